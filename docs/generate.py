@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 CASE = "sync_every_batch"
 BLOCK = "```\n$ tracelens {words}\n"
-PRINTED = ("recommend run", "report run", "apply run")
+PRINTED = ("recommend run/", "report run/", "apply run/")
 """Commands of the tour that the present version answers; in this order, because apply changes the files."""
 FORMATS = """\
 `--format json` prints one document on stdout and nothing else; the schemas are beside this page (`docs/*.schema.json`),

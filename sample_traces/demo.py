@@ -26,16 +26,16 @@ def main() -> int:
 
     title("A training script, recorded and verified on an NVIDIA H200")
     for command in ("recommend", "report", "apply"):
-        tracelens(recorded, command, "run")
+        tracelens(recorded, command, "run/")
     # The measurement of the H200 stays in its Run; here the same patch is held against the original on this machine.
     shutil.copy(HERE / CASE / "train.py", recorded / "original.py")
     tracelens(recorded, "verify", "original.py", "train.py", "--steps", "20", "--budget", "1m", expect=(0, 3))
-    tracelens(recorded, "revert", "run")
+    tracelens(recorded, "revert", "run/")
 
     title("The same script on this machine")
     tracelens(here, "profile", "-o", "run", "--stop-after-window", "train.py")
     for command in (["recommend"], ["report"], ["apply"], ["verify", "--steps", "40", "--budget", "1m"]):
-        tracelens(here, command[0], "run", *command[1:], expect=(0, 3))
+        tracelens(here, command[0], "run/", *command[1:], expect=(0, 3))
 
     title("Two reports to look at")
     print(f"  H200           {(recorded / 'run' / 'report.html').relative_to(OUT.parent)}")

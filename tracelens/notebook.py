@@ -73,7 +73,7 @@ def _verdict(folder: Path) -> str:
     diagnosis = pipeline.illustrate(examined, pipeline.plan(examined))
     written = pipeline.save(diagnosis)
     page = next(path for path in written if path.suffix == ".html")
-    recommend = next_commands.line("recommend", str(folder))
+    recommend = next_commands.line("recommend", next_commands.folder(folder))
     return say(
         "tracelens: {verdict}\nreport: {page}\nnext: {recommend}",
         verdict=wording.verdict(diagnosis),

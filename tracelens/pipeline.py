@@ -199,8 +199,7 @@ def plan(examined: Examined, options: Options | None = None, patcher: HelperProc
     if nothing_known is not None:
         fitted, offers = dict.fromkeys(fitted, nothing_known.missing), dict.fromkeys(offers, ())
     context = _patch_context(examined, options, patcher)
-    against = (examined.trials, fitted, interval, diagnosis.timeline.trace.device)
-    trials = score.comparable(*against)
+    trials = score.comparable(*(against := (examined.trials, fitted, interval, diagnosis.timeline.trace.device)))
     by_scheme = remedies.remedies_for(context, fitted, offers, options.forced)
     by_scheme = remedies.with_trials(by_scheme, diagnosis, examined.trials)
     facts = _facts(examined, by_scheme, trials)
@@ -235,7 +234,7 @@ class _Judged:
 
 def _with_levers(examined: Examined, options: Options, context: PatchContext, judged: _Judged) -> PlannedDiagnosis:
     """The plan, with the levers of the run and what those with a recipe would write."""
-    diagnosis, rules = examined.diagnosis, judged.rules
+    diagnosis, rules, applied = examined.diagnosis, judged.rules, examined.applied
     replayed = {name: it.estimate for name, it in judged.by_scheme.items() if isinstance(it.estimate, Estimate)}
     results = SchemeResults(judged.schemes, replayed, judged.trials)
     wanted = Wanted(judged.workers, options.forced, judged.interval)
@@ -267,6 +266,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
         levers=levers.levers,
         combination=levers.combination,
         edits_of_levers=levers.edits,
+        applied=applied.scheme if applied is not None else None,
     )
 
 

@@ -57,7 +57,7 @@ def test_the_next_command_works_from_elsewhere_and_keeps_the_plan(
     run = next((project / "tracelens-runs").iterdir())
     (elsewhere := project / "elsewhere").mkdir()
     monkeypatch.chdir(elsewhere)
-    given = [str(run), "--interval", "5", "--weights", "risk=20"]
+    given = [f"{run}/", "--interval", "5", "--weights", "risk=20"]
     assert main(["recommend", *given]) == 0
     words = next_words(said(capsys))
     assert words == ["fix", *given]
@@ -77,8 +77,8 @@ def test_a_bare_trace_is_named_by_its_path_and_no_stage_sends_it_to_verify(tmp_p
 
 
 def test_check_and_compare_end_with_the_next_command(project: Path, capsys: Capture) -> None:
-    run = str(next((project / "tracelens-runs").iterdir()))
-    main(["check", run, "--max-syncs-per-step", "1"])
+    run = f"{next((project / 'tracelens-runs').iterdir())}/"
+    main(["check", run.rstrip("/"), "--max-syncs-per-step", "1"])
     assert next_words(said(capsys)) == ["recommend", run]
     assert main(["compare", run, run]) == 0
     assert next_words(said(capsys)) == ["recommend", run]

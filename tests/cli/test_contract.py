@@ -56,7 +56,7 @@ def test_verify_names_the_next_command_where_there_is_nothing_to_verify(
     assert main(["verify", str(run)]) == 0
     shown = said(capsys)
     assert "Nothing to verify." in shown
-    assert next_line(shown) == ["tracelens", "report", str(run)]
+    assert next_line(shown) == ["tracelens", "try", f"{run}/", "bf16", "compile"]
     assert main(["verify", str(run), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["entries"] == []
 
@@ -83,17 +83,18 @@ def test_a_run_that_was_found_is_named_from_where_the_user_stands(
     for command in ("analyze", "recommend", "report"):
         assert main([command]) == 0
         words = next_line(said(capsys))
-        assert words[2] == f"tracelens-runs/{run.name}"
+        assert words[2] == f"tracelens-runs/{run.name}/"
 
 
 def test_the_record_names_the_run_to_revert_as_the_user_does(project: Path, capsys: Capture) -> None:
     run = next((project / "tracelens-runs").iterdir())
     os.chdir(project.parent)
     named = str(run.relative_to(project.parent))
+    quoted = shlex.quote(f"{named}/")
     assert main(["report", named, "--format", "markdown", "-o", "-", "--interval", "5"]) == 0
     lines = [line for line in said(capsys).splitlines() if line.startswith("tracelens ")]
-    assert f"tracelens revert {shlex.quote(named)}" in lines
-    assert f"tracelens apply {shlex.quote(named)} --interval 5 --lever event-sync" in lines
+    assert f"tracelens revert {quoted}" in lines
+    assert f"tracelens apply {quoted} --interval 5 --lever event-sync" in lines
 
 
 def trial(outcome: str) -> Verification:
@@ -101,19 +102,22 @@ def trial(outcome: str) -> Verification:
     return Verification("event-interval", outcome, True, None, None, None, None, "said", details)  # type: ignore[arg-type]
 
 
-def test_the_command_after_the_report_depends_on_what_was_measured_and_applied() -> None:
+def test_the_next_command_depends_on_what_was_measured_and_applied() -> None:
     fresh = replace(report_cases.recommended(), verifications=())
     assert fresh.recommendation is not None and fresh.recommendation.scheme == "event-interval"
-    typed = ("my run", "--interval", "10")
-    words = "'my run' --interval 10 --lever event-interval"
-    assert next_commands.after_report(fresh, typed) == f"tracelens verify {words}"
+    typed = ("my run/", "--interval", "10")
+    words = "'my run/' --interval 10"
+    assert next_commands.next_command(fresh, typed) == f"tracelens fix {words}"
     short = replace(fresh, verifications=(trial("inconclusive"),))
-    assert next_commands.after_report(short, typed) == f"tracelens verify {words} --budget 1200s"
+    assert next_commands.next_command(short, typed) == f"tracelens verify {words} --budget 1200s"
     unsure = replace(fresh, verifications=(replace(trial("inconclusive"), ratio=Ratio(1.0, 0.9, 1.1)),))
-    assert next_commands.after_report(unsure, typed) == f"tracelens verify {words} --steps 400 --budget 1200s"
+    assert next_commands.next_command(unsure, typed) == f"tracelens verify {words} --steps 400 --budget 1200s"
     measured = replace(fresh, verifications=(trial("faster"),))
-    assert next_commands.after_report(measured, typed) == f"tracelens apply {words}"
-    assert next_commands.after_report(measured, typed, "event-interval").startswith("tracelens profile ")
+    assert next_commands.next_command(measured, typed) == f"tracelens apply {words}"
+    there = replace(measured, applied="event-interval")
+    assert next_commands.next_command(there, typed).startswith("tracelens profile ")
+    wrong = replace(there, verifications=(trial("different numbers"),))
+    assert next_commands.next_command(wrong, typed) == "tracelens revert 'my run/'"
     assert "Measure it again" in next_commands.patch_commands(measured)[0][0]
 
 

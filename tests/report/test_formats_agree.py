@@ -213,6 +213,16 @@ def test_the_page_and_the_terminal_have_the_same_answer(answers: Answers) -> Non
     assert answers["json"]["gpu_busy_share"] + answers["json"]["idle_share"] == pytest.approx(1)
 
 
+def test_every_format_ends_with_one_next_command(answers: Answers) -> None:
+    """What the terminal prints is on the page and in the Markdown, to the letter; a Run is named as a folder."""
+    (wanted,) = re.findall(r"next: (tracelens .+?) *$", answers["screen"])
+    (in_long,) = re.findall(r"(?m)^next: (tracelens .+)$", answers["text"])
+    (on_page,) = re.findall(r'<code id="command-next">(.*?)</code>', answers["html"])
+    assert in_long == wanted and markup.unescape(re.sub(r"<[^>]+>", "", on_page)) == wanted
+    assert f"Next:\n\n```sh\n{wanted}\n```" in answers["markdown"]
+    assert wanted.split()[2].endswith("run/")
+
+
 def test_each_finding_costs_the_same_everywhere(answers: Answers) -> None:
     logged = {result["ruleId"]: result["message"]["text"] for result in answers["sarif"]["runs"][0]["results"]}
     assert set(logged) == {finding["id"] for finding in answers["json"]["findings"]}

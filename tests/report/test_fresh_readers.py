@@ -104,7 +104,7 @@ def test_what_would_help_has_the_name_of_its_lever_or_is_said_to_be_for_a_person
 def test_what_the_next_command_tries_stands_in_the_table_of_the_page() -> None:
     plan = sample_plan("host_bound")
     table = lever_section.lever_table(plan)
-    assert next_commands.after_recommend(plan).endswith(" compile compile=reduce-overhead")
+    assert next_commands.next_command(plan).endswith(" compile compile=reduce-overhead")
     assert table is not None and {"compile", "compile=reduce-overhead"} <= {line.id for line in table.lines}
 
 

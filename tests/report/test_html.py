@@ -146,14 +146,14 @@ def test_a_recommendation_without_its_patch_says_why_and_sends_nobody_to_verify(
     for shown in (html.render(unpatched), text.recommendation(unpatched, TerminalStyle(120, color=False))):
         assert "train.py changed since it was recorded; record again" in shown
         assert "verify tracelens-runs/r1" not in shown
-    assert "verify tracelens-runs/r1 --lever event-interval" in html.render(replace(base, recommendation=answer))
+    assert "verify tracelens-runs/r1/ --lever event-interval" in html.render(replace(base, recommendation=answer))
 
 
 def test_a_page_that_leaves_the_decision_to_a_trial_has_its_command() -> None:
     base = cases.recommended()
     unsure = replace(base.recommendation, scheme=None, measure="event-interval", stages=())
     out = html.render(replace(base, recommendation=unsure, verifications=()))
-    assert "tracelens fix tracelens-runs/r1 event-interval" in re.sub(r"<[^>]+>", "", out)
+    assert "tracelens fix tracelens-runs/r1/ event-interval" in re.sub(r"<[^>]+>", "", out)
 
 
 def test_missing_utilization_is_a_gap_and_said_to_be_missing() -> None:

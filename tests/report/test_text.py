@@ -110,7 +110,7 @@ def test_schemes_show_prior_beside_evidence_and_the_reason_of_a_rejection() -> N
 
 def test_the_next_command_is_ready_to_paste() -> None:
     out = text.recommendation(cases.recommended(), PLAIN)
-    assert out.rstrip().splitlines()[-1] == "next: tracelens apply tracelens-runs/r1"
+    assert out.rstrip().splitlines()[-1] == "next: tracelens apply tracelens-runs/r1/"
 
 
 def test_verification_shows_predicted_beside_measured() -> None:

@@ -207,6 +207,7 @@ def planned(**changes: Any) -> IllustratedDiagnosis:
         edits_of_levers={},
         offers={},
         unsafe=None,
+        applied=None,
         what_if=None,
         drawn=(),
     )

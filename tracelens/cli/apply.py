@@ -92,12 +92,12 @@ def _apply(
     again, verdict = typed((folder,), plan_options), wording.verdict(diagnosis)
     name = chosen_scheme(diagnosis, plan_options.scheme)
     if name is None:
-        return ApplyResult("nothing", verdict, None, None, next_commands.line("report", *again))
+        return ApplyResult("nothing", verdict, None, None, next_commands.next_command(diagnosis, again))
     change = chosen_patches.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
     check = next_commands.check(diagnosis, again, name)
     verify = check if change.left_out else next_commands.line("verify", *again, "--lever", name)
     if change.empty and not change.left_out and name in diagnosis.edits_of_levers:
-        verify = next_commands.line("try", str(folder), name)
+        verify = next_commands.line("try", next_commands.folder(folder), name)
     if patcher.is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
         return ApplyResult("already", verdict, name, change, verify, check)
     if change.empty or dry_run:

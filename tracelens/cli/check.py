@@ -122,7 +122,7 @@ def check(path: Path, limits: BudgetOptions, terms: BaselineOptions, out: Path |
                 "note: the allow-list's {entry} allows nothing here: has the line moved?", entry=formatting.clean(entry)
             )
         )
-    answer = GateAnswer(result, examined.diagnosis, next_commands.line("recommend", str(path)))
+    answer = GateAnswer(result, examined.diagnosis, next_commands.line("recommend", next_commands.named(path)))
     output.result(render(shown.renderer.gate, answer, shown))
     return EXIT[result.passed]
 

@@ -42,7 +42,9 @@ def compare(base: Path, new: Path, gate: bool, despite: tuple[str, ...], shown: 
     before, after = _starts(base), _starts(new)
     comparison = comparing.compare_diagnoses(before, after, despite)
     last = after[-1].run
-    next_command = next_commands.line("recommend", str(new if last is None or len(after) == 1 else last.path))
+    next_command = next_commands.line(
+        "recommend", next_commands.named(new if last is None or len(after) == 1 else last.path)
+    )
     failed = gate and bool(GATE[comparison.judgment])
     output.result(
         render(shown.renderer.comparison, ComparisonAnswer(comparison, after[-1], next_command, failed), shown)

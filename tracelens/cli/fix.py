@@ -112,7 +112,9 @@ def _state_of_files(folder: Path | None) -> str:
 
     if folder is None or runs.applied_patch(folder / runs.BACKUP_FOLDER) is None:
         return say("Your files are as they were.")
-    return say("The change is in your files; undo: {line}", line=next_commands.line("revert", str(folder)))
+    return say(
+        "The change is in your files; undo: {line}", line=next_commands.line("revert", next_commands.folder(folder))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ class _Fix:
             case "written":
                 return next_commands.record_again(diagnosis)
             case "already":
-                return next_commands.line("revert", str(self.folder))
+                return next_commands.line("revert", next_commands.folder(self.folder))
             case "not_written" | "declined" if len(names) == 1 and result.judged.standing == "proved":
                 return next_commands.line("apply", *where, "--lever", *names)
             case "not_written" | "declined":
@@ -299,7 +301,7 @@ class _Fix:
         if self.shown.quiet:
             return answer.reason
         undo = (
-            say("undo: {line}\n", line=next_commands.line("revert", str(self.folder)))
+            say("undo: {line}\n", line=next_commands.line("revert", next_commands.folder(self.folder)))
             if answer.outcome == "written"
             else ""
         )

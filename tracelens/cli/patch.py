@@ -162,7 +162,9 @@ def _patched(
         if not (folder / runs.BACKUP_FOLDER).exists():
             runs.remove_patch_folder(folder)
         raise
-    return EveryPlaceResult("written", change, folder, next_commands.line("revert", output.shown(folder)))
+    return EveryPlaceResult(
+        "written", change, folder, next_commands.line("revert", next_commands.folder(output.shown(folder)))
+    )
 
 
 def _text(done: EveryPlaceResult, shown: Presentation) -> str:

@@ -104,9 +104,11 @@ def chosen_scheme(diagnosis: PlannedDiagnosis, wanted: str | None) -> str | None
 
 def typed(paths: Sequence[Path], plan_options: PlanOptions, diagnosis: Diagnosis | None = None) -> tuple[str, ...]:
     """What the user typed, for the next command: the same run, the same plan. A run that was found is named."""
+    from tracelens.report import next_commands
+
     if not paths and diagnosis is not None and diagnosis.run is not None:
         paths = (diagnosis.run.path,)
-    words = [str(path) for path in paths]
+    words = [next_commands.named(path) for path in paths]
     if plan_options.interval is not None:
         words += ["--interval", str(plan_options.interval)]
     for flag, path in (("--script", plan_options.script), ("--rules", plan_options.rules)):
@@ -131,11 +133,3 @@ def pipeline_options(plan_options: PlanOptions, constraints: Constraints | None 
         import_runtime=plan_options.import_runtime,
         forced=plan_options.scheme,
     )
-
-
-def applied_scheme(diagnosis: Diagnosis) -> str | None:
-    """The scheme whose patch is in the files at present."""
-    from tracelens import run as runs
-
-    applied = runs.applied_patch(diagnosis.run.path / runs.BACKUP_FOLDER) if diagnosis.run else None
-    return applied.scheme if applied is not None else None

@@ -186,9 +186,12 @@ class _Announcement:
         page = output.shown(next(path for path in written if path.suffix == ".html"))
         steps, device = wording.step_count(diagnosis), wording.device(diagnosis.timeline.trace)
         recorded = say(
-            "{steps} recorded in {folder} ({device})", steps=steps, folder=output.shown(folder), device=device
+            "{steps} recorded in {folder} ({device})",
+            steps=steps,
+            folder=next_commands.folder(output.shown(folder)),
+            device=device,
         )
-        after = next_commands.after_recommend(diagnosis, (output.shown(folder),))
+        after = next_commands.next_command(diagnosis, (next_commands.folder(output.shown(folder)),))
         answer = text.after_profile(diagnosis, output.terminal_style(stream=sys.stderr))
         self.closing = _Closing(recorded, answer, after, page)
         if not self.quiet:
@@ -242,7 +245,7 @@ def _close(closing: _Closing, failed: int) -> None:
 def _recommend(folder: Path) -> str:
     from tracelens.report import next_commands
 
-    return next_commands.line("recommend", output.shown(folder))
+    return next_commands.line("recommend", next_commands.folder(output.shown(folder)))
 
 
 def _elsewhere(before: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import click
 
 from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
-from tracelens.cli.planning import PlanOptions, applied_scheme, planned, reporting, typed
+from tracelens.cli.planning import PlanOptions, planned, reporting, typed
 from tracelens.cli.renderers.renderer import PlanAnswer, Renderer, render
 from tracelens.errors import UsageError
 from tracelens.messages import say
@@ -84,7 +84,7 @@ def report(
     runs.write_output(options.unread(where, diagnosis), text.encode("utf-8", "backslashreplace"))
     output.result(output.printable(where))
     if not shown.quiet:
-        after = next_commands.after_report(diagnosis, given, applied_scheme(diagnosis))
+        after = next_commands.next_command(diagnosis, given)
         output.note(say("\n{verdict}\n\nnext: {after}", verdict=wording.verdict(diagnosis), after=after))
 
 

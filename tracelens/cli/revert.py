@@ -28,7 +28,7 @@ def revert(run: Path | None, shown: Presentation) -> None:
         restored = patcher.revert(folder / runs.BACKUP_FOLDER, projects)
     except InputError as error:
         if run is None and (other := _applied_from(folder)) is not None:
-            undo = next_commands.line("revert", output.shown(other))
+            undo = next_commands.line("revert", next_commands.folder(output.shown(other)))
             raise InputError(
                 error.message, hint=say("the patch in your files is of an older run: {undo}", undo=undo)
             ) from error
@@ -73,7 +73,7 @@ def _projects(folder: Path) -> tuple[tuple[Path, ...], str]:
         return (patched.project,), next_commands.line("profile", *map(output.shown, patched.scripts[:1]))
     recorded = runs.read(folder)
     projects = (recorded.cwd, *([recorded.script.parent] if recorded.script else []))
-    return projects, next_commands.line("recommend", str(folder))
+    return projects, next_commands.line("recommend", next_commands.folder(folder))
 
 
 def _applied_from(newest: Path) -> Path | None:

@@ -99,7 +99,8 @@ def verify(words: Sequence[str], every: bool, effort: Effort, plan_options: Plan
         diagnosis = planned((folder,), plan_options)
         names = _names(diagnosis, plan_options.scheme, every)
         if not names:
-            _nothing(wording.verdict(diagnosis), shown, next_commands.line("report", *typed((folder,), plan_options)))
+            after = next_commands.next_command(diagnosis, typed((folder,), plan_options))
+            _nothing(wording.verdict(diagnosis), shown, after)
             return 0
         measured = trials.verify_schemes(diagnosis, names, trial_options)
         after = _after_run(folder, measured, plan_options, effort)
@@ -119,7 +120,7 @@ def _after_run(folder: Path, measured: Sequence[Verification], plan_options: Pla
     if applied is not None and any(
         trial.scheme == applied.scheme and next_commands.unwanted(trial) for trial in measured
     ):
-        return next_commands.line("revert", str(folder))
+        return next_commands.line("revert", next_commands.folder(folder))
     words = typed((folder,), plan_options)
     only = measured[0] if len(measured) == 1 else None
     if only is not None and only.outcome == "inconclusive" and only.numbers_equal:

@@ -107,6 +107,8 @@ class PlannedDiagnosis(Diagnosis):
     """Per scheme id, the Edits that only --unsafe makes."""
     unsafe: UnsafeOffer | None
     """What --unsafe would add and the replay finds worth it; None where it was not asked, or was given."""
+    applied: str | None
+    """The scheme or lever whose patch is in the user's files at present."""
 
     @property
     def recommended(self) -> Scheme | None:

@@ -59,13 +59,19 @@ class BatchTimes:
 
     @property
     def said(self) -> Message:
-        """'each worker needs 28.91 ms for a batch: Hash 20.73 ms, collate_fn 3.31 ms, __getitem__ (data.py:38) …'."""
+        """'each worker needs 28.91 ms for a batch: Hash 20.73 ms, collate_fn 3.31 ms, __getitem__ (data.py:38) …'.
+
+        Of the training process, whose batches are measured while its lines are clocked, only the shares.
+        """
         shown = [part for part in self.parts if part.ns >= LEAST_PART_SHARE * self.batch_ns][:MOST_PARTS]
         named = (f"{part.name} ({part.location})" if part.location else part.name for part in shown)
+        if not self.workers:
+            shares = (f"{100 * part.ns / self.batch_ns:.0f} %" for part in shown)
+            return say(
+                "of the time for a batch: {parts}", parts=joined(", ", map(" ".join, zip(named, shares, strict=True)))
+            )
         parts = joined(", ", [f"{name} {ms(part.ns)}" for name, part in zip(named, shown, strict=True)])
-        if self.workers:
-            return say("each worker needs {time} for a batch: {parts}", time=ms(self.batch_ns), parts=parts)
-        return say("a batch takes {time}: {parts}", time=ms(self.batch_ns), parts=parts)
+        return say("each worker needs {time} for a batch: {parts}", time=ms(self.batch_ns), parts=parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ NOTES = {
     "try": say("Measure it; your files stay as they are:"),
     "verify": say("Measure it; your files stay as they are:"),
     "profile": say("Record it again:"),
-    "recommend": say("What to do:"),
+    "annotate": say("See it in Perfetto:"),
     "revert": say("Take it out again:"),
 }
 
@@ -132,10 +132,10 @@ def _rate(ns: int) -> str:
 
 
 def _command(diagnosis: PlannedDiagnosis) -> str:
-    """What the terminal says is next; who reads the report needs no command that makes it."""
+    """What the terminal says is next."""
     if diagnosis.run is not None and diagnosis.run.meta.get("redacted"):
         return ""
-    return next_commands.beside_report(diagnosis)
+    return next_commands.next_command(diagnosis)
 
 
 def _note(command: str, then: BestLever | None) -> str:

@@ -39,7 +39,7 @@ LEAST_BLOCKED_SHARE = 0.005
 """Of the step: that waiting for a busy GPU is free is said of what can be seen."""
 LEAST_ANSWER_SHARE = 0.1
 """Of the step. Where no change is recommended and no line holds as much, the answer is not in a line."""
-LEAST_LOADER_SHARE = 0.05
+LEAST_LOADER_SHARE = 0.1
 """Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
 MOST_LEVERS = 5
 ENOUGH_LEVERS = 3
@@ -119,7 +119,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         beside_lines=_beside(diagnosis),
         then=then,
         edit=edit,
-        edit_rest=edit_excerpt.rest_of(edit, next_commands.after_recommend(diagnosis, typed)),
+        edit_rest=edit_excerpt.rest_of(edit, next_commands.next_command(diagnosis, typed)),
         strip=step_strip.step_strip(diagnosis, then),
         levers=lever_rows(shown, diagnosis, typed),
         more_levers=len(rows) - len(shown),

@@ -47,7 +47,7 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     follow = next_commands.after_analyze(diagnosis, typed)
     if isinstance(diagnosis, PlannedDiagnosis):
         yield from section(_levers(diagnosis))
-        follow = next_commands.after_recommend(diagnosis, typed)
+        follow = next_commands.next_command(diagnosis, typed)
     for part in (sections.step_parts(diagnosis), sections.owners(diagnosis), sections.waits(diagnosis)):
         yield from section(part)
     if isinstance(diagnosis, PlannedDiagnosis):

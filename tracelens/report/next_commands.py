@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from tracelens.messages import say
 from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, UnsafeOffer, Verification
 
 SEEDS_INTERVAL = 10
+MOSTLY_BUSY = 0.5
+"""Of the step: above, what makes the GPU's own work shorter is tried first."""
+MOST_WAYS_TO_COMPILE = 2
 MOST_TWICE = 100_000
 """Steps, or seconds of budget, above which a trial is not suggested again with twice as many."""
 
@@ -37,10 +40,20 @@ def _escaped(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
+def folder(path: Path | str) -> str:
+    """A folder as it is typed, with the slash that the shell completes: `tracelens report run` reads as a verb."""
+    return f"{os.fspath(path).rstrip('/')}/"
+
+
+def named(path: Path) -> str:
+    """A path that the user named."""
+    return folder(path) if path.is_dir() else str(path)
+
+
 def run_argument(run: Run) -> str:
     """The Run as an argument: relative to the folder it was launched in, else its bare name."""
     path = os.path.relpath(run.path.resolve(), run.cwd)
-    return Path(run.path).name if path.startswith("..") else Path(path).as_posix()
+    return folder(Path(run.path).name if path.startswith("..") else Path(path).as_posix())
 
 
 def target(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -74,37 +87,53 @@ def after_analyze(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     return line("recommend", *(typed or target(diagnosis)))
 
 
-def after_recommend(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
-    """What to do with the recommendation: measure and write it, only write it where it was measured, try what no patch
-    can write, or look at the report where there is nothing of either."""
+def next_command(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
+    """The one decision that terminal, page and every other format end with.
+
+    What is in the files and was measured to be wrong, or slower, is taken back before anything else. What was measured
+    is written, what was only predicted is measured and then written, what no patch can write is tried; where nothing
+    of it is left, or nothing could be judged, the loop is recorded again.
+    """
+    chosen, words = _chosen(diagnosis), typed or plan(diagnosis)
+    if diagnosis.applied is not None and unwanted(_trial(diagnosis, diagnosis.applied)):
+        return line("revert", *which(diagnosis, typed))
     if (maybe := _to_measure(diagnosis)) is not None:
-        return line("fix", *(typed or plan(diagnosis)), maybe)
-    chosen, lever = _chosen(diagnosis), diagnosis.recommendation.lever
-    untried = (lever,) if lever is not None else worth_a_trial(diagnosis)
-    if chosen is None and untried and diagnosis.run is not None:
-        return line("try", *which(diagnosis, typed), *untried)
-    is_python = diagnosis.timeline.trace.program != "cpp"
-    if chosen is None and diagnosis.run is None and is_python:
-        return record_again(diagnosis)
+        return line("fix", *words, maybe)
     if chosen is None:
-        return line("report", *(typed or plan(diagnosis)))
+        return _without_change(diagnosis, typed)
     trial = _trial(diagnosis, chosen)
-    words = typed or plan(diagnosis)
     if trial is not None and trial.outcome == "inconclusive":
         return line("verify", *words, *longer(trial))
     proved = trial is not None and trial.numbers_equal is True and not diagnosis.patches[chosen].unchecked
+    if proved and chosen == diagnosis.applied:
+        return record_again(diagnosis)
     return line("apply" if proved else "fix", *words)
+
+
+def _without_change(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> str:
+    """Where no patch is recommended: a trial of what nobody knows, else another recording; a trace of a program that
+    is not Python can only be looked at."""
+    lever = diagnosis.recommendation.lever
+    untried = (lever,) if lever is not None else worth_a_trial(diagnosis)
+    if untried and diagnosis.run is not None:
+        return line("try", *which(diagnosis, typed), *untried)
+    if diagnosis.timeline.trace.program != "cpp":
+        return record_again(diagnosis)
+    seen = which(diagnosis, typed)[0]
+    return line("annotate", seen, "-o", f"{PurePath(seen).name.split('.')[0]}.tracelens.json.gz")
 
 
 def worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     """What could make the GPU's own work shorter: the first of each such family; or launching it: both ways to compile,
-    because the one that makes CUDA graphs does not take every loop. Empty on a CPU."""
-    if diagnosis.gpu_busy_share is None or diagnosis.headline_kind == "unjudged":
+    because the one that makes CUDA graphs does not take every loop. On a CPU compiling, where its work takes the
+    time."""
+    if diagnosis.headline_kind == "unjudged":
         return ()
-    busy = diagnosis.gpu_busy_share >= 0.5
+    busy = (diagnosis.gpu_busy_share or 0.0) >= MOSTLY_BUSY
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
     if not busy:
-        return tuple(lever.id for lever in untried if lever.family == "compile")[:2]
+        ways = MOST_WAYS_TO_COMPILE if diagnosis.gpu_busy_share is not None else 1
+        return tuple(lever.id for lever in untried if lever.family == "compile")[:ways]
     first = (
         next((lever.id for lever in untried if lever.family == family), None) for family in ("precision", "compile")
     )
@@ -170,40 +199,6 @@ def patch_commands(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tu
         (say("Apply it to your source"), line("apply", *words)),
         (say("Undo, byte for byte"), line("revert", *which(diagnosis, typed))),
     )
-
-
-def after_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = (), applied: str | None = None) -> str:
-    """Measure the recommended change, for longer where that decided nothing; then apply it; then record again.
-
-    What is applied and was measured to be wrong, or slower, is taken back before anything else.
-    """
-    chosen = _chosen(diagnosis)
-    if applied is not None and unwanted(_trial(diagnosis, applied)):
-        return line("revert", *which(diagnosis, typed))
-    if (maybe := _to_measure(diagnosis)) is not None:
-        return line("verify", *(typed or plan(diagnosis)), "--lever", maybe)
-    if chosen is None:
-        return beside_report(diagnosis, typed)
-    return _after_trial(diagnosis, typed, chosen, chosen == applied)
-
-
-def beside_report(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
-    """What to do with the recommendation, for who has the report already."""
-    after = after_recommend(diagnosis, typed)
-    return record_again(diagnosis) if after.split()[1] == "report" else after
-
-
-def _after_trial(diagnosis: PlannedDiagnosis, typed: Sequence[str], chosen: str, is_applied: bool) -> str:
-    """What the last trial of the recommended scheme leaves to be done."""
-    words = (*(typed or plan(diagnosis)), "--lever", chosen)
-    trial = _trial(diagnosis, chosen)
-    if trial is None:
-        return line("verify", *words)
-    if trial.outcome == "inconclusive":
-        return line("verify", *words, *longer(trial))
-    if is_applied:
-        return record_again(diagnosis)
-    return check(diagnosis, typed) if diagnosis.patches[chosen].unchecked else line("apply", *words)
 
 
 def unwanted(trial: Verification | None) -> bool:

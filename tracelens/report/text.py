@@ -55,7 +55,7 @@ def analysis(
 def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
     """What to do about it on one screen; with everything, schemes with scores and estimates, reasons, stages."""
     if not style.everything:
-        next_command = next_commands.after_recommend(diagnosis, typed)
+        next_command = next_commands.next_command(diagnosis, typed)
         return terminal.draw(screen_text.blocks(first_screen(diagnosis, typed), next_command), style)
     return terminal.draw(_recommendation(diagnosis, typed), style)
 
@@ -129,7 +129,7 @@ def _recommendation(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> Iterat
     yield from _measures(diagnosis)
     yield from analysis_text.abstentions(diagnosis)
     yield from analysis_text.method(diagnosis)
-    yield terminal.next_command(next_commands.after_recommend(diagnosis, typed))
+    yield terminal.next_command(next_commands.next_command(diagnosis, typed))
 
 
 def by_rank(diagnosis: PlannedDiagnosis) -> tuple[Scheme, ...]:

@@ -22,6 +22,10 @@ LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         say("launch-bound"),
         (("cuda_graphs", say("CUDA graphs")), ("compile", say("torch.compile")), ("", say("larger batches"))),
     ),
+    "cpu": (
+        say("CPU-bound"),
+        (("compile", say("torch.compile")), ("", say("another number of CPU threads")), ("", say("a GPU"))),
+    ),
     "loader": (
         say("loader-bound"),
         (("", say("more DataLoader workers")), ("", say("cheaper preprocessing")), ("", say("cached samples"))),

@@ -25,6 +25,8 @@ LEAST_ISSUING_SHARE = 0.2
 LEAST_OWNED_SHARE = 0.05
 LEAST_RECOVERABLE_SHARE = 0.02
 """Of the step: what is below drowns in the variation between two runs."""
+LEAST_BESIDE_SHARE = 0.1
+"""Of a step on the CPU: what holds less is no answer where forward, backward and optimizer hold the rest."""
 LEAST_CERTAIN_SHARE = 0.01
 """Of the step, at the low end of the range."""
 FEWEST_LAUNCHES = 50
@@ -54,6 +56,10 @@ class Loss:
     """How many waits, or copies."""
     launches: float | None = None
     """Per step, where they are the loss and are many."""
+    of_training: tuple[Owner, ...] = ()
+    """On a CPU: the owners that are forward, backward and optimizer, where `owner` is all of them as one."""
+    beside_training: bool = False
+    """On a CPU: whether forward, backward or optimizer holds more."""
 
     @property
     def ns(self) -> int:
@@ -99,6 +105,33 @@ def largest(owners: Owners | None, step: StepFacts) -> Loss | None:
     if longest is not None and longest.owner.owned_ns >= LEAST_OWNED_SHARE * owners.wall_ns:
         return longest
     return _longest(Loss(owner) for owner in owners.owners if owner.kind == "gpu")
+
+
+def on_the_cpu(owners: Owners | None) -> Loss | None:
+    """Where a step goes that no GPU takes part in: the longest that is not the training's own work, unless next to
+    nothing is; then that work, as the one of its parts that is most of it, else as a whole. None where nobody knows."""
+    if owners is None:
+        return None
+    located = [owner for owner in owners.owners if owner.locations and owner.reason is None]
+    own = [owner for owner in located if not _beside_training(owner)]
+    longest = max(own, key=lambda owner: owner.owned_ns, default=None)
+    longest_ns = longest.owned_ns if longest is not None else 0
+    first = max((owner for owner in located if owner not in own), key=lambda owner: owner.owned_ns, default=None)
+    if first is not None and first.owned_ns >= LEAST_BESIDE_SHARE * owners.wall_ns:
+        return Loss(first, beside_training=first.owned_ns < longest_ns)
+    total_ns = sum(owner.owned_ns for owner in own)
+    if longest is None or total_ns < LEAST_OWNED_SHARE * owners.wall_ns or located[0] not in own:
+        return None
+    if longest_ns >= MOSTLY * total_ns:
+        return Loss(longest)
+    return Loss(replace(longest, owned_ns=total_ns, callee=None), of_training=tuple(own))
+
+
+def _beside_training(owner: Owner) -> bool:
+    """The DataLoader, or a line that calls something else than an operation of torch."""
+    if owner.kind != "host_line":
+        return owner.kind == "dataloader"
+    return owner.callee is not None and "::" not in owner.callee
 
 
 def _count(owner: Owner) -> int:

@@ -30,6 +30,7 @@ _KINDS: Mapping[OwnerKind, str] = {
 }
 _ONE = {"wait": say("a wait"), "copy": say("a copy")}
 _ALL_COPIES = say("copies that nothing hides")
+_OF_TRAINING = say("the training's own work")
 
 
 def headline(loss: Loss, period: Period) -> str:
@@ -95,6 +96,8 @@ def _costs(who: str, loss: Loss, period: Period) -> str:
 
 def _takes(who: str, loss: Loss, period: Period) -> str:
     share, count = _share(loss, period), _agreeing(loss)
+    if loss.beside_training:
+        return say("beside the training itself, {who} takes {share}", who=who, share=share)
     if period.name == "step":
         return say_count(
             "{who} takes {share} of the step", "{who} take {share} of the step", count, who=who, share=share
@@ -107,14 +110,20 @@ def _takes(who: str, loss: Loss, period: Period) -> str:
 def subject(loss: Loss) -> str:
     """Who it is, in a few words: the line and what it calls."""
     owner = loss.owner
-    where = place(owner.locations[0]) if owner.locations else ""
+    where = place(owner.locations[0]) if owner.locations and not loss.of_training else ""
     if owner.kind in ("wait", "copy"):
         return _waits(loss, places(owner.locations))
     if loss.launches is not None:
         text = say("{launches} kernel launches per step", launches=f"{loss.launches:,.0f}")
         return say("{text} (most at {where})", text=text, where=where) if where else text
-    if owner.kind in _KINDS:
-        name = _KINDS[owner.kind] if owner.kind != "allocator" or not owner.callee else owner.callee
+    if loss.of_training or owner.kind in _KINDS:
+        name = (
+            _OF_TRAINING
+            if loss.of_training
+            else _KINDS[owner.kind]
+            if owner.kind != "allocator" or not owner.callee
+            else owner.callee
+        )
         if owner.kind == "allocator" and where:
             return say("{where} ({name})", where=where, name=name)
         if owner.kind == "launch" and where:
@@ -139,6 +148,8 @@ def _waits(loss: Loss, where: str) -> str:
 def _names(loss: Loss) -> Sequence[str]:
     """For the headline, the fullest form first."""
     owner = loss.owner
+    if loss.of_training:
+        return (_OF_TRAINING,)
     if _all_copies(loss):
         return (_ALL_COPIES,)
     if owner.kind in ("wait", "copy"):
@@ -191,5 +202,13 @@ def _share(loss: Loss, period: Period) -> str:
 
 def _capital(text: str) -> str:
     """With a capital letter, unless it begins with the name of a file or a function."""
-    words = ("the ", "a ", "launching", "communication", "copies", *(f"{number} " for number in _NUMBERS))
+    words = (
+        "the ",
+        "a ",
+        "beside ",
+        "launching",
+        "communication",
+        "copies",
+        *(f"{number} " for number in _NUMBERS),
+    )
     return capital(text) if text.startswith(words) else text

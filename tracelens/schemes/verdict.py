@@ -17,13 +17,13 @@ from tracelens.schemes import loss_text
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.limits import LIMIT_OF, binding_of, busy, communicates, helps_against
 from tracelens.schemes.loss import (
-    LEAST_OWNED_SHARE,
     MOST_BUSY,
     MOST_BUSY_WHEN_LAUNCHING,
     Loss,
     Period,
     StepFacts,
     largest,
+    on_the_cpu,
 )
 from tracelens.schemes.weighing import scheme_gain, uncertain
 from tracelens.schemes.wording import (
@@ -58,7 +58,7 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
     """The loss that the verdict is about, in at most 60 characters and without a line."""
     if facts.unjudged is not None:
         return _NOT_JUDGED.get(facts.unjudged.detector, say("Not judged: too much of the recording is missing"))
-    loss = _told(facts, scheme) if facts.has_gpu else _on_the_cpu(facts)
+    loss = _told(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
     if loss is None:
         if not facts.has_gpu:
             return say("Not judged: no GPU work was recorded")
@@ -70,7 +70,7 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
 
 def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     """What `headline` is about: a loss, the GPU's own work, or why nothing could be judged."""
-    loss = None if facts.unjudged is not None else _told(facts, scheme) if facts.has_gpu else _on_the_cpu(facts)
+    loss = None if facts.unjudged is not None else _told(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
     if loss is None:
         return "unjudged"
     return "gpu" if loss.owner.kind == "gpu" else "loss"
@@ -99,7 +99,7 @@ def headline_before_plan(facts: Facts) -> str:
 
 def largest_owner(facts: Facts) -> Owner | None:
     """The owner that the verdict is about, where no scheme is."""
-    loss = _largest(facts) if facts.has_gpu else _on_the_cpu(facts)
+    loss = _largest(facts) if facts.has_gpu else on_the_cpu(facts.owners)
     return loss.owner if loss is not None else None
 
 
@@ -155,11 +155,11 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
 
 def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     """What the headline leaves out of `nothing`: where and how much it is, and what helps; empty where no owner is."""
-    loss = _largest(facts) if facts.has_gpu else _on_the_cpu(facts)
+    loss = _largest(facts) if facts.has_gpu else on_the_cpu(facts.owners)
     if loss is None or facts.unjudged is not None or (facts.has_gpu and _unrecorded(facts)):
         return ""
     if not facts.has_gpu:
-        return say("On the CPU, no GPU work was recorded: {loss}.", loss=loss_text.details(loss, _period(facts)))
+        return _beside_on_the_cpu(loss, facts)
     kind, unjudged = loss.owner.kind, _not_judged(facts)
     said = [] if kind == "gpu" else [loss_text.details(loss, _period(facts))]
     limit = LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)
@@ -170,6 +170,14 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
         said.append(say("{lever} may pay: {gain}", lever=lever_name(maybe), gain=gain(maybe.estimate)))
     return say("{sentence}.", sentence=joined(". ", said))
+
+
+def _beside_on_the_cpu(loss: Loss, facts: Facts) -> str:
+    if not loss.of_training:
+        return say("On the CPU, no GPU work was recorded: {loss}.", loss=loss_text.details(loss, _period(facts)))
+    longest = sorted(loss.of_training, key=lambda owner: -owner.owned_ns)
+    told = {"places": places(owner.locations[0] for owner in longest), "helps": helps_against("cpu", facts)[1]}
+    return say("On the CPU, no GPU work was recorded: most of it at {places}. What might help: {helps}.", **told)
 
 
 def _not_judged(facts: Facts) -> Abstention | None:
@@ -297,26 +305,6 @@ def _period(facts: Facts) -> Period:
     return Period(facts.step_ns, wall_ns, "step" if facts.steps_found else "recording")
 
 
-def _on_the_cpu(facts: Facts) -> Loss | None:
-    """Where a step on the CPU goes: what is not the training's own work comes first, if it is worth naming."""
-    owners = facts.owners
-    if owners is None:
-        return None
-    located = [owner for owner in owners.owners if owner.locations and owner.reason is None]
-    beside = [owner for owner in located if _beside_the_work(owner)]
-    first = max(beside, key=lambda owner: owner.owned_ns, default=None)
-    if first is None or first.owned_ns < LEAST_OWNED_SHARE * owners.wall_ns:
-        first = located[0] if located and located[0] == owners.owners[0] else None
-    return Loss(first) if first is not None else None
-
-
-def _beside_the_work(owner: Owner) -> bool:
-    """The DataLoader, or a line that calls something else than an operation of torch."""
-    if owner.kind != "host_line":
-        return owner.kind == "dataloader"
-    return owner.callee is not None and "::" not in owner.callee
-
-
 def _unrecorded(facts: Facts) -> str:
     """What the recording lacks to judge any scheme; "" where it has all that is needed."""
     if facts.unjudged is not None:
@@ -345,7 +333,7 @@ def _waits(facts: Facts) -> list[Stall]:
 
 
 def _without_gpu(facts: Facts) -> str:
-    loss = _on_the_cpu(facts)
+    loss = on_the_cpu(facts.owners)
     if loss is None:
         return say("No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is.")
     period = _period(facts)

@@ -54,7 +54,7 @@ def _rules(answer: RulesAnswer, _: Presentation) -> str:
 
 def _subject(diagnosis: PlannedDiagnosis, options: PlanOptions) -> Subject | None:
     """The scheme to write the record of, with what the rule files expect of it; None where nothing is recommended."""
-    from tracelens.cli.planning import applied_scheme, chosen_scheme
+    from tracelens.cli.planning import chosen_scheme
     from tracelens.report.implementation_record import Expectation, Subject
     from tracelens.schemes import rules as rule_files
 
@@ -85,7 +85,7 @@ def _subject(diagnosis: PlannedDiagnosis, options: PlanOptions) -> Subject | Non
         claims=tuple(claims),
         risks=tuple(claim.text for claim in rule.risks),
         streams=_streams([edit.kind for edit in rule.edits]),
-        applied=None if diagnosis.run is None else applied_scheme(diagnosis) == rule.id,
+        applied=None if diagnosis.run is None else diagnosis.applied == rule.id,
     )
 
 
