@@ -13,6 +13,8 @@ from tests.support.moves import SURROUNDINGS, Case, asked, one_file
 from tracelens.patch.effects import file_effects as module
 from tracelens.patch.effects import memory
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
+from tracelens.patch.effects.places import Span
+from tracelens.patch.effects.project import Project
 
 BLOCK = """
 class Block{n}(nn.Module):
@@ -198,3 +200,26 @@ def test_what_is_one_object_still_shows_what_each_has(held: str) -> None:
         one_file(Case(code=ATTRIBUTES, before=f"seen = []\n{before}", body=body), next(iter(SURROUNDINGS.values())))
     )
     assert answer.tier == "refused", answer
+
+
+def test_what_a_function_does_is_told_once_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    real = memory.Memory.reach
+
+    def counted(self: memory.Memory, *given: object, **named: object) -> object:
+        searched.append(1)
+        return real(self, *given, **named)  # type: ignore[arg-type]
+
+    def searches(calls: int) -> int:
+        searched.clear()
+        shown = "\n".join("    show(history)" for _ in range(calls))
+        text = f"def show(what):\n    print(what, sorted(what))\n\nhistory = [1]\nfor x in [1, 2]:\n{shown}\n"
+        path = Path("/project/main.py")
+        reached = FileEffects(Project(path.parent, {path: text}), path, path).reached(5)
+        assert reached is not None
+        for line in range(6, 6 + calls):
+            assert "history" in reached.behind(Span(line, 4, line, 17)).seen
+        return len(searched)
+
+    monkeypatch.setattr(memory.Memory, "reach", counted)
+    assert searches(20) < searches(2) + 20

@@ -80,6 +80,25 @@ class Deeds:
         """What a unit does that runs beside the loop."""
         return [one for one in self._behind([(at, called)]) if self._counts(one)]
 
+    def certain_units(self, called: Unit) -> Iterator[Unit]:
+        """The units that run where one is called, without those that only unknown code may call."""
+        seen = {called}
+        waiting = deque(seen)
+        while waiting:
+            unit = waiting.popleft()
+            if _is_unknown(unit):
+                continue
+            yield unit
+            for _, inner in self.memory.summaries[unit].calls:
+                if inner not in seen:
+                    seen.add(inner)
+                    waiting.append(inner)
+
+    def own(self, unit: Unit) -> Iterator[Deed]:
+        """What a unit does itself that others can see."""
+        found = (Deed(node, unit, node, effect) for node, effect in self.memory.summaries[unit].effects)
+        return filter(self._counts, found)
+
     def _behind(self, calls: Iterable[tuple[ast.AST, Unit]]) -> Iterator[Deed]:
         """What is called for certain first, so that nothing of it counts as called by unknown code alone.
 

@@ -16,7 +16,7 @@ from functools import cached_property, reduce
 from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
-from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS
+from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Unit
 from tracelens.patch.effects.objects import (
     CLOCK,
     COLLECTIVE,
@@ -79,6 +79,7 @@ class Reached:
         self.units = tuple(units)
         self.loop = loop
         self._known: dict[Span, Behind] = {}
+        self._told_keys: dict[Effect, frozenset[str]] = {}
 
     def behind(self, span: Span) -> Behind:
         """What the code that is called in a piece of the loop's function does."""
@@ -180,20 +181,34 @@ class Reached:
         out: dict[ast.AST, Behind] = {}
         for unit in self.units:
             asked = Deeds(self.memory, unit, ())
-            summary = self.memory.summaries[unit]
-            for node, called in summary.calls:
-                of_project = Behind(of_project=isinstance(called, Activation))
-                out[node] = out.get(node, NOTHING) | self._told(asked.behind(node, called)) | of_project
+            found: dict[Unit, Behind] = {}
+            own: dict[Unit, Behind] = {}
+            for node, called in self.memory.summaries[unit].calls:
+                if called not in found:
+                    of_project = Behind(of_project=isinstance(called, Activation))
+                    found[called] = self._together(asked, called, own) | of_project
+                out[node] = out.get(node, NOTHING) | found[called]
         return out
+
+    def _together(self, asked: Deeds, called: Unit, own: dict[Unit, Behind]) -> Behind:
+        """What a unit does with all that it calls for certain; `own`: what each does itself, as far as it is known."""
+        seen, changed, draws, bound = set[str](), set[str](), False, ""
+        for unit in asked.certain_units(called):
+            if unit in self.units:
+                continue
+            if unit not in own:
+                own[unit] = self._told(asked.own(unit))
+            seen |= own[unit].seen
+            changed |= own[unit].changed
+            draws, bound = draws or own[unit].draws, bound or own[unit].bound
+        return Behind(frozenset(seen), frozenset(changed), draws, bound)
 
     def _told(self, deeds: Iterable[Deed]) -> Behind:
         seen, changed, draws, bound = set[str](), set[str](), False, ""
         for deed in deeds:
             kind = deed.effect.kind
-            if deed.perhaps or deed.elsewhere or deed.unit in self.units:
-                continue
             if kind in (READS, WRITES):
-                keys = frozenset(self._keys(deed.effect))
+                keys = self._keys(deed.effect)
                 seen |= keys
                 changed |= keys if kind == WRITES else frozenset()
             elif kind in _OF_KINDS and not is_occasional(deed):
@@ -203,8 +218,13 @@ class Reached:
             draws = draws or kind == RANDOM
         return Behind(frozenset(seen), frozenset(changed), draws, bound)
 
-    def _keys(self, effect: Effect) -> Iterator[str]:
+    def _keys(self, effect: Effect) -> frozenset[str]:
         """The names of what an effect is about."""
+        if effect not in self._told_keys:
+            self._told_keys[effect] = frozenset(self._keys_told(effect))
+        return self._told_keys[effect]
+
+    def _keys_told(self, effect: Effect) -> Iterator[str]:
         target = effect.target
         if effect.deep and target is not None:
             for one in self.memory.reach([target], through_unknown=False):
