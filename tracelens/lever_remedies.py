@@ -27,6 +27,7 @@ from tracelens.model import (
     Owners,
     Scheme,
     Verification,
+    counting,
 )
 from tracelens.remedies import PatchContext, Remedy
 from tracelens.replay import estimate
@@ -219,7 +220,7 @@ def _with_patches(
     out = []
     for lever in levers:
         remedy = by_lever.get(lever.id)
-        trial = next((trial for trial in reversed(trials) if trial.scheme == lever.id), None)
+        trial = counting(trials, lever.id)
         if remedy is not None and trial is not None:
             lever = run_levers.with_trial(lever, trial)
         if remedy is not None:

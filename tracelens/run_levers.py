@@ -25,6 +25,7 @@ from tracelens.model import (
     Scheme,
     Speedup,
     Verification,
+    counting,
 )
 from tracelens.schemes.catalog import Rules
 from tracelens.verify import lever_store
@@ -184,7 +185,7 @@ def _variables(diagnosis: Diagnosis) -> Mapping[str, object] | None:
 
 
 def _scheme_lever(scheme: Scheme, results: SchemeResults, diagnosis: Diagnosis, summary: str) -> Lever:
-    trial = next((trial for trial in results.trials if trial.scheme == scheme.id), None)
+    trial = counting(results.trials, scheme.id)
     predicted, measured = predicted_by(results.replayed.get(scheme.id)), _measured(trial)
     lever = Lever(
         id=scheme.id,

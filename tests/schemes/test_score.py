@@ -94,9 +94,35 @@ def test_a_trial_without_success_rejects(outcome):
     assert scheme.reasons[0] == f"measured by a trial: {outcome} (step time x 1.020)"
 
 
-def test_an_inconclusive_trial_changes_nothing():
-    trials = (trial("event-interval", 1.5, "inconclusive"),)
-    assert judged(estimates={"event-interval": estimate(10)}, verifications=trials)["event-interval"].applicable
+def undecided(scheme: str, ratio: float, low: float, high: float) -> Verification:
+    return replace(trial(scheme, ratio, "inconclusive"), ratio=Ratio(ratio, low, high))
+
+
+def test_what_a_trial_measured_is_the_number_also_where_it_decided_nothing() -> None:
+    """One number for one thing: the prediction is graded beside it, and does not take its place."""
+    wide = (undecided("event-interval", 1.1, 0.93, 1.3),)
+    scheme = judged(estimates={"event-interval": estimate(0)}, verifications=wide)["event-interval"]
+    assert (scheme.estimate.evidence, scheme.estimate.step_ns) == ("measured", round(STEP * 1.1))
+    assert scheme.reasons[0] == "undecided: −9 % (−23 to +8 %, measured); a longer measurement can tell"
+    assert not scheme.applicable
+
+
+def test_an_undecided_trial_of_what_was_predicted_to_pay_asks_for_a_longer_one() -> None:
+    wide = (undecided("event-interval", 0.95, 0.85, 1.06),)
+    scheme = judged(estimates={"event-interval": estimate(10)}, verifications=wide)["event-interval"]
+    assert scheme.reasons[0].startswith("not sure: +5 % (−6 to +18 %, measured); only a longer measurement")
+    narrow = (undecided("event-interval", 1.0, 0.99, 1.01),)
+    none = judged(estimates={"event-interval": estimate(0)}, verifications=narrow)["event-interval"]
+    assert none.reasons[0] == "no gain: +0 % (−1 to +1 %, measured) is within noise of zero"
+
+
+def test_a_trial_that_names_no_number_leaves_the_prediction() -> None:
+    scattered = (undecided("event-interval", 1.0, 0.2, 5.0),)
+    scheme = judged(estimates={"event-interval": estimate(10)}, verifications=scattered)["event-interval"]
+    assert scheme.applicable and scheme.estimate.evidence == "replayed"
+    older = (trial("event-interval", 1 / 1.04), *scattered, undecided("event-interval", 1.1, 0.9, 1.3))
+    decided = judged(estimates={"event-interval": estimate(10)}, verifications=older)["event-interval"]
+    assert decided.estimate.step_ns == round(STEP / 1.04), "a verdict counts for more than a later trial without one"
 
 
 @pytest.mark.parametrize(

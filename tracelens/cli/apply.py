@@ -111,7 +111,9 @@ def _apply(
 
 def _was_measured(diagnosis: PlannedDiagnosis, name: str) -> bool:
     """Whether a trial found the change good enough to be written: what was only predicted is measured first."""
-    trial = next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == name), None)
+    from tracelens.model import counting
+
+    trial = counting(diagnosis.verifications, name)
     return trial is not None and trial.outcome in ("faster", "no change")
 
 

@@ -71,7 +71,7 @@ from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, 
 from tracelens.model.second_opinion import ComparedQuantity, SecondOpinion
 from tracelens.model.source import Location
 from tracelens.model.trace import Completeness, Coverage, StepSource, Tables, Timeline, Trace
-from tracelens.model.verification import OUTCOMES, Outcome, Ratio, Verification
+from tracelens.model.verification import OUTCOMES, Outcome, Ratio, Verification, counting
 
 __all__ = [
     "BREAKDOWN_PARTS",
@@ -155,4 +155,5 @@ __all__ = [
     "WaitKind",
     "WhatIf",
     "carried_over",
+    "counting",
 ]

@@ -53,6 +53,10 @@ class Toggle:
     value: str | int | bool | None = None
 
 
+NARROW = 0.03
+"""Of a step: the range of what is called no gain, where it was measured; one that is wider is undecided."""
+
+
 @dataclass(frozen=True, slots=True)
 class Speedup:
     """Step time without the lever ÷ step time with it: the middle, and the range."""
@@ -69,6 +73,11 @@ class Speedup:
     def excludes_zero(self) -> bool:
         """Whether the whole range is a gain."""
         return self.low > 1
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the range tells as much of a change that makes no difference as two runs agree on."""
+        return self.low >= 1 - NARROW and self.high <= 1 + NARROW
 
 
 @dataclass(frozen=True, slots=True)

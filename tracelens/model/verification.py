@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -61,3 +61,12 @@ class Verification:
         windows = self.details.get("windows")
         window = windows.get(side) if isinstance(windows, Mapping) else None
         return window if isinstance(window, Mapping) else {}
+
+
+def counting(trials: Sequence[Verification], scheme: str | None) -> Verification | None:
+    """The trial that the numbers of a scheme, or lever, come from, on every page: the last that came to a verdict, else
+    the last that is undecided with an interval worth a number. None where neither is."""
+    own = [trial for trial in trials if trial.scheme == scheme]
+    decided = [trial for trial in own if trial.outcome != "inconclusive"]
+    timed = [trial for trial in own if trial.ratio is not None and trial.ratio.tells]
+    return next((some[-1] for some in (decided, timed) if some), None)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from tracelens.messages import capital, joined, say, say_count
-from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification
+from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification, counting
 from tracelens.report import (
     edit_excerpt,
     formatting,
+    gain_words,
     lever_names,
     line_times,
     loader_lines,
@@ -298,7 +299,7 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
         return LeverRow(DASH, name, lines, acts, DASH, say("not tried"), lever.id, acts=acts_ns is not None)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
-    gain = formatting.gain(known.speedup) if gains else say("no gain")
+    gain = gain_words.gained(known, measured=lever.measured is not None)
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
     spread = say("{step} ({low} to {high})", step=short_ms(step), low=short_ms(low), high=short_ms(high))
     return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id)
@@ -360,7 +361,7 @@ def _gained(lever: Lever) -> str:
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:
     wanted = diagnosis.recommendation.scheme
-    trial = next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == wanted), None)
+    trial = counting(diagnosis.verifications, wanted)
     return _how(trial) if trial is not None and wanted is not None else ""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from tracelens.messages import say
-from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, UnsafeOffer, Verification
+from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, UnsafeOffer, Verification, counting
 
 SEEDS_INTERVAL = 10
 MOSTLY_BUSY = 0.5
@@ -98,7 +98,8 @@ def next_command(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
     if diagnosis.applied is not None and unwanted(_trial(diagnosis, diagnosis.applied)):
         return line("revert", *which(diagnosis, typed))
     if (maybe := _to_measure(diagnosis)) is not None:
-        return line("fix", *words, maybe)
+        tried = _trial(diagnosis, maybe)
+        return line("fix", *words, maybe) if tried is None else line("verify", *words, "--lever", maybe, *longer(tried))
     if chosen is None:
         return _without_change(diagnosis, typed)
     trial = _trial(diagnosis, chosen)
@@ -228,8 +229,9 @@ def _to_measure(diagnosis: PlannedDiagnosis) -> str | None:
 
 
 def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:
-    """The last trial of a scheme."""
-    return next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
+    """The trial of a scheme that counts, else the last, which came to no number."""
+    last = next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
+    return counting(diagnosis.verifications, scheme) or last
 
 
 def longer(trial: Verification) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tracelens.messages import say
-from tracelens.model import IllustratedDiagnosis, Lever, PlannedDiagnosis, Verification
+from tracelens.model import IllustratedDiagnosis, Lever, PlannedDiagnosis, Verification, counting
 from tracelens.report import lever_names
 from tracelens.report.on_baseline import factor
 
@@ -127,7 +127,7 @@ def union_ns(spans: Iterable[tuple[int, int]]) -> int:
 
 
 def _trial(diagnosis: PlannedDiagnosis, scheme: str) -> Verification | None:
-    return next((trial for trial in reversed(diagnosis.verifications) if trial.scheme == scheme), None)
+    return counting(diagnosis.verifications, scheme)
 
 
 def _name(diagnosis: PlannedDiagnosis, lever_id: str) -> str:

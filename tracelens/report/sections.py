@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Diagnosis, Measure, Owner, PlannedDiagnosis, Scheme, Stage, Stall
-from tracelens.report import next_commands, wording
+from tracelens.report import gain_words, next_commands, wording
 from tracelens.report.formatting import (
     DASH,
     capitalized,
     estimate_range,
-    gain,
     milliseconds,
     percent,
     readable_id,
@@ -181,7 +180,7 @@ def estimates(diagnosis: PlannedDiagnosis) -> Section | None:
         say("rank"),
         say("change"),
         say("step (range)"),
-        say("faster by"),
+        say("gain"),
         say("evidence"),
         say("rating before"),
         say("score"),
@@ -203,7 +202,7 @@ def _estimate(scheme: Scheme) -> tuple[str, ...]:
         str(scheme.rank or DASH),
         Code(scheme.id),
         estimate_range(estimate) if estimate else DASH,
-        gain(estimate.speedup) if estimate else DASH,
+        gain_words.of_estimate(estimate) if estimate else DASH,
         known_by(estimate.evidence) if estimate else DASH,
         DASH if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         DASH if scheme.total is None else f"{scheme.total:.2f}",

@@ -27,6 +27,7 @@ from tracelens.report import (
     analysis_text,
     diff,
     formatting,
+    gain_words,
     lever_names,
     next_commands,
     screen_text,
@@ -158,7 +159,7 @@ def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
             say("rank"),
             say("lever"),
             say("step (range)"),
-            say("faster by"),
+            say("gain"),
             say("evidence"),
             say("rating before"),
             say("score"),
@@ -181,7 +182,7 @@ def _scheme_row(scheme: Scheme, name: str) -> tuple[str, ...]:
         str(scheme.rank or "–"),
         name,
         formatting.estimate_range(estimate) if estimate else formatting.UNKNOWN,
-        formatting.gain(estimate.speedup) if estimate else "–",
+        gain_words.of_estimate(estimate) if estimate else "–",
         say("{evidence}, {range}", evidence=known_by(estimate.evidence), range=wording.RANGE[estimate.evidence])
         if estimate
         else "–",

@@ -23,7 +23,19 @@ from typing import Literal
 
 from tracelens.edit_kinds import definition
 from tracelens.messages import say
-from tracelens.model import CRITERIA, OUTCOMES, Abstention, Edit, Estimate, Patch, Scheme, Score, Verification
+from tracelens.model import (
+    CRITERIA,
+    OUTCOMES,
+    Abstention,
+    Edit,
+    Estimate,
+    Patch,
+    Scheme,
+    Score,
+    Speedup,
+    Verification,
+    counting,
+)
 from tracelens.schemes import ranking
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts
@@ -62,9 +74,9 @@ def judge(rules: Rules, facts: Facts) -> tuple[Scheme, ...]:
 
 
 def verification_of(scheme_id: str, facts: Facts) -> Verification | None:
-    """The last trial of this scheme that came to a verdict."""
-    trials = [trial for trial in facts.verifications if trial.scheme == scheme_id and trial.outcome != "inconclusive"]
-    return trials[-1] if trials else None
+    """The trial of this scheme that counts, where it came to a verdict."""
+    trial = counting(facts.verifications, scheme_id)
+    return trial if trial is not None and trial.outcome != "inconclusive" else None
 
 
 def comparable(
@@ -155,7 +167,7 @@ def _estimate(rule: SchemeRule, facts: Facts) -> Estimate | None:
     """What the scheme gives: the trial's numbers where there was one, else the replay's."""
     estimate = facts.estimates.get(rule.id)
     replayed = estimate if isinstance(estimate, Estimate) else None
-    trial = verification_of(rule.id, facts)
+    trial = counting(facts.verifications, rule.id)
     if trial is None or trial.ratio is None:
         return replayed
     predicted = replayed or trial.predicted
@@ -180,7 +192,9 @@ def _objection(
 ) -> tuple[str | None, list[str]]:
     """Why the scheme is rejected (None: it is not), and what else should be known about it."""
     notes: list[str] = []
-    trial = verification_of(rule.id, facts)
+    trial = counting(facts.verifications, rule.id)
+    if trial is not None and trial.outcome == "inconclusive":
+        return _undecided(estimate, facts.estimates.get(rule.id)), notes
     if trial is not None and trial.outcome != "faster":
         return _trial_sentence(trial), notes
     too_large = _too_large(facts, edits)
@@ -207,6 +221,19 @@ def _trial_sentence(trial: Verification) -> str:
         return say("measured by a trial: {outcome}", outcome=outcome)
     value = trial.ratio.value
     return say("measured by a trial: {outcome} (step time x {value:.3f})", outcome=outcome, value=value)
+
+
+def _undecided(estimate: Estimate | None, predicted: Estimate | Abstention | None) -> str:
+    """Of a trial that came to no verdict: what it measured, and whether a longer one is worth its time."""
+    if estimate is None:
+        return say("measured by a trial: {outcome}", outcome=OUTCOMES["inconclusive"])
+    measured = Speedup(estimate.speedup, estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)
+    promised = isinstance(predicted, Estimate) and _no_gain(predicted) is None
+    if promised or 100 * (measured.speedup - 1) >= WORTH_MEASURING_PERCENT:
+        return say("not sure: {gain}; only a longer measurement can tell", gain=gain(estimate))
+    if measured.is_narrow:
+        return say("no gain: {gain} is within noise of zero", gain=gain(estimate))
+    return say("undecided: {gain}; a longer measurement can tell", gain=gain(estimate))
 
 
 def _no_gain(estimate: Estimate) -> str | None:
