@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # `tracelens fix` on public commits before a known speed-up, beside the commits themselves (docs/fix.md).
 #
-#   bash tests/fixing/public_commits.sh prepare CLONES DIR     clones are CLONES/<owner>+<name>; DIR gets what is run
-#   bash tests/fixing/public_commits.sh run|fixes|times DIR OUT NAME…      NAME: peft, minimind, diffusers, yolo, style, or
+#   bash tests/fixing/public_commits.sh prepare CLONES DIR     clones are CLONES/<owner>+<name>, all or some of them; DIR gets what is run
+#   bash tests/fixing/public_commits.sh run|fixes|times DIR OUT NAME…      NAME: peft, minimind, diffusers, yolo, style, nerf, or
 #            the folder of DIR that holds before/train.py and after/train.py; BUDGET in seconds, ROUNDS and TURNS of times
 #
 # No code of these projects is here: `prepare` takes both versions out of the clones, puts random data in the place of downloads,
 # and changes names that newer packages dropped, in both versions alike; DIR can then go to another machine. `run` makes
-# the models that stand in for downloads; it needs a GPU, transformers, peft, accelerate, torchvision and tensorboard.
+# the models that stand in for downloads; it needs a GPU, transformers, peft, accelerate, torchvision and tensorboard,
+# nerf also imageio, opencv, matplotlib and configargparse.
 # OUT/NAME holds what `fix` said, its diff, and the times of before, after and fixed by turns.
 set -eu
 
 versions() { # CLONE COMMIT NAME PATH…: both versions
   local clone=$1 commit=$2 name=$3
   shift 3
+  [ -d "$clone" ] || return 0
   for version in before after; do
     mkdir -p "$dir/$name/$version"
     git -C "$clone" archive "$([ $version = before ] && echo "$commit~1" || echo "$commit")" "$@" | tar -x -C "$dir/$name/$version"
@@ -27,8 +29,9 @@ prepare() {
   versions "$clones/huggingface+diffusers" f7278638e4 diffusers src/diffusers examples/unconditional_image_generation
   versions "$clones/rosinality+style-based-gan-pytorch" 038db65 style train.py dataset.py model.py
   versions "$clones/eriklindernoren+PyTorch-YOLOv3" fa1322a yolo train.py models.py utils config data/coco.names
+  versions "$clones/yenchenlin+nerf-pytorch" 1f06483 nerf run_nerf.py run_nerf_helpers.py load_llff.py load_deepvoxels.py load_blender.py load_LINEMOD.py configs
   mkdir -p "$dir/stand/datasets/utils" "$dir/stand_yolo" "$dir/llama"
-  cp "$dir"/minimind/before/model/tokenizer*.json "$dir/llama"
+  [ ! -d "$dir/minimind" ] || cp "$dir"/minimind/before/model/tokenizer*.json "$dir/llama"
   cat >"$dir/data.py" <<'PYTHON'
 """Rows of random tokens, as many as the data set has, in the place of the download."""
 
@@ -183,6 +186,28 @@ for index in range(512):
 (home / "train.txt").write_text("".join(f"{home}/images/{index % 512}.jpg\n" for index in range(8192)))
 (home / "coco.data").write_text(f"classes=80\ntrain={home}/train.txt\nvalid={home}/train.txt\nnames=data/coco.names\n")
 PYTHON
+  cat >"$dir/make_scene.py" <<'PYTHON'
+"""Views of random patches from cameras around a point, as many pixels as nerf's Lego has, from a seed: python make_scene.py FOLDER"""
+import json, random, sys
+from pathlib import Path
+import numpy as np
+from PIL import Image
+home = Path(sys.argv[1]) / "lego"
+drawn, turned = np.random.default_rng(1), random.Random(1)
+for kind, count in (("train", 20), ("val", 8), ("test", 8)):
+    (home / kind).mkdir(parents=True, exist_ok=True)
+    frames = []
+    for index in range(count):
+        patches = drawn.integers(0, 256, (40, 40, 4), dtype=np.uint8)
+        Image.fromarray(patches).resize((800, 800), Image.BICUBIC).save(home / kind / f"r_{index}.png")
+        a, b = turned.uniform(0, 2 * np.pi), turned.uniform(0.1, 1.4)
+        back = np.array([np.cos(a) * np.cos(b), np.sin(a) * np.cos(b), np.sin(b)])
+        side = np.array([-np.sin(a), np.cos(a), 0.0])
+        pose = np.eye(4)
+        pose[:3, :4] = np.stack([side, np.cross(back, side), back, 4 * back], 1)
+        frames.append({"file_path": f"./{kind}/r_{index}", "transform_matrix": pose.tolist()})
+    (home / f"transforms_{kind}.json").write_text(json.dumps({"camera_angle_x": 0.6911112070083618, "frames": frames}))
+PYTHON
   cat >"$dir/make_inputs.py" <<'PYTHON'
 """The model that peft trains, from a seed: python make_inputs.py FOLDER WIDTH LAYERS"""
 import sys
@@ -213,7 +238,7 @@ PYTHON
 """What newer packages dropped, in both versions alike."""
 import shutil
 from pathlib import Path
-for where in ("before", "after"):
+for where in ("before", "after") if Path("diffusers").exists() else ():
     root = Path("diffusers") / where
     home = root / "run"
     if home.exists(): shutil.rmtree(home)
@@ -237,15 +262,18 @@ for where in ("before", "after"):
     (home / "diffusers/utils/import_utils.py").write_text(text[:at] + off + "\n\n" + text[at:])
 PYTHON
   )
-  for version in before after; do
+  [ ! -d "$dir/peft" ] || for version in before after; do
     local home=$dir/peft/$version/method_comparison/MetaMathQA
     rm -rf "$home"/experiments/* "$home"/{results,temporary_results,cancelled_results}
-    mkdir -p "$home"/{results,temporary_results,cancelled_results,experiments/lora/small} "$dir/style/$version"/{sample,checkpoint}
+    mkdir -p "$home"/{results,temporary_results,cancelled_results,experiments/lora/small}
     mv "$home/utils.py" "$home/utils.old"
     sed -e '/^import bitsandbytes$/d' -e '/^import datasets$/d' -e '/^def get_peft_branch/,/^    )$/c\def get_peft_branch() -> str:\n    return "stand-in"' "$home/utils.old" >"$home/utils.py"
     rm "$home/utils.old"
     cp "$dir/data.py" "$home"
     echo '{"peft_type": "LORA", "task_type": "CAUSAL_LM", "r": 32, "lora_alpha": 64, "lora_dropout": 0.0, "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": null, "inference_mode": false}' >"$home/experiments/lora/small/adapter_config.json"
+  done
+  [ ! -d "$dir/style" ] || for version in before after; do
+    mkdir -p "$dir/style/$version"/{sample,checkpoint}
     cp "$dir/dataset.py" "$dir/style/$version"
     sed -i -e 's/range=(-1, 1)/value_range=(-1, 1)/' -e 's/add_(1 - decay, par2\[k\].data)/add_(par2[k].data, alpha=1 - decay)/' "$dir/style/$version/train.py"
   done
@@ -263,6 +291,7 @@ inputs() { # what is too large to be taken along, and where it lies on this mach
       ;;
     minimind) python3 "$dir/make_talks.py" "$dir" ;;
     yolo) [ -e "$dir/coco/coco.data" ] || python3 "$dir/make_coco.py" "$dir" ;;
+    nerf) [ -e "$dir/lego/transforms_test.json" ] || python3 "$dir/make_scene.py" "$dir" ;;
   esac
 }
 
@@ -296,6 +325,7 @@ scene() { # NAME: how it is started
     diffusers) folder=run script=train_unconditional.py words="--dataset_name x --resolution 64 --center_crop --train_batch_size 16 --num_epochs 100 --gradient_accumulation_steps 1 --use_ema --learning_rate 1e-4 --lr_warmup_steps 500 --mixed_precision no --output_dir o --checkpointing_steps 1000000" steps=40 ;;
     yolo) words="--data_config_path $dir/coco/coco.data" steps=40 ;;
     style) words="x --sched --mixing" ;;
+    nerf) script=run_nerf.py words="--config configs/lego.txt --datadir $dir/lego" ;;
   esac
   stand=$dir/stand
   [ ! -d "${stand}_$name" ] || stand=${stand}_$name

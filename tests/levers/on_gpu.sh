@@ -4,7 +4,8 @@
 # Eight loops, or those that are named, each with its levers, their combination and the hand-made loop; of two of them
 # the whole command. They run side by side on the GPUs there are; those on one GPU have it in turns by a lock, and each
 # has processor cores of its own. Eight on two GPUs with 32 cores take nine minutes, six of them seven. SECONDS_EACH is
-# the budget of one. With MODE=together all levers of a loop run at once beside the hand-made loop.
+# the budget of one. With MODE=together all levers of a loop run at once beside the hand-made loop; with MODE=planned each
+# loop is recorded, and what `try` chooses by default is tried (with WORDS=all: everything).
 # OUT/levers/NAME.json holds the rows, OUT/NAME.log what was said meanwhile.
 set -u
 out=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -31,10 +32,11 @@ levers() {
 for number in "${!loops[@]}"; do
   name=${loops[$number]} gpu=$((number % gpus)) first=$((number * cores))
   mode=${MODE:-session} budget=$seconds
-  case $name in host_line | fine) mode=try budget=$((seconds - hand)) ;; esac
+  case $name in host_line | fine) [ "$mode" = planned ] || mode=try budget=$((seconds - hand)) ;; esac
+  words=$([ "$mode" = planned ] && echo "${WORDS:-}" || levers "$name")
   touch "$out/lock$gpu"
-  # shellcheck disable=SC2046
+  # shellcheck disable=SC2086
   CUDA_VISIBLE_DEVICES=$gpu LOOP_LOCK=$out/lock$gpu taskset -c "$first-$((first + cores - 1))" timeout $((seconds + 50)) \
-    python3 tests/levers/measure.py "$mode" "$name" "$out/levers" "$budget" $(levers "$name") >"$out/$name.log" 2>&1 &
+    python3 tests/levers/measure.py "$mode" "$name" "$out/levers" "$budget" $words >"$out/$name.log" 2>&1 &
 done
 wait
