@@ -175,8 +175,8 @@ class _Recoverable:
         """Whether a line waits for what it launches itself."""
         calls = self.timeline.tables.calls
         launching = among(calls["kind"], "launch", "copy", "memset")
-        steps = self.timeline.tables.steps["kept"].to_numpy(dtype=bool)
-        inside = intervals.inside(work.everything, calls["start_ns"].to_numpy()) & launching
+        steps = self.timeline.tables.steps["kept"]
+        inside = intervals.inside(work.everything, calls["start_ns"]) & launching
         return bool(inside.sum() <= MOST_LAUNCHES_PER_WAIT * stall.calls_per_step * max(1, steps.sum()))
 
     def _joined(self, owners: Sequence[Owner]) -> list[Owner]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -222,6 +223,17 @@ def test_analysis_works_without_torch_and_hta(command: str, tmp_path: Path) -> N
     code = BLOCKED.format(blocked={"torch", "hta"}, argv=[command, str(trace), "--format", "json"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("command", ["analyze", "recommend", "report", "check"])
+def test_what_people_wait_for_imports_neither_pandas_nor_torch(command: str, tmp_path: Path) -> None:
+    """Importing pandas takes as long as analyzing a small recording; it is for those who ask for DataFrames."""
+    run = shutil.copytree(ROOT / "sample_traces" / "sync_every_batch", tmp_path / "sample") / "run"
+    budget = ["--max-exposed-ms", "1000"] if command == "check" else []
+    code = BLOCKED.format(blocked={"torch", "pandas"}, argv=[command, str(run), *budget])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (done.returncode, "blocked" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -185,7 +185,7 @@ def _judge(folder: Path) -> dict[str, Any]:
     return {**{key: round(value, 3) for key, value in sums.items()}, "places": worst, "event_uses": len(uses),
             "event_streams": sorted({use.stream for use in uses if use.stream is not None}),
             "streams": sorted({int(s) for s in built.ops_streams} if hasattr(built, "ops_streams") else
-                              {int(s) for s in built.tables.ops["stream"].unique()})}  # fmt: skip
+                              {int(s) for s in built.tables.ops["stream"]})}  # fmt: skip
 
 
 def _truths(built: Any, rows: Any, marks: Any) -> list[tuple[int, int] | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.support.analyzing import analyzed
@@ -57,7 +58,7 @@ def test_a_healthy_loop_has_no_findings():
         healthy(machine, number)
 
     picture = looped(body)
-    steps = picture.steps().assign(kept=[False, True, True, True, True, False])
+    steps = picture.tables.steps.with_columns(kept=np.array([False, True, True, True, True, False]))
     assert detect(analyzed(replace(picture, tables=replace(picture.tables, steps=steps)))).findings == ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import pandas as pd
+import numpy as np
 import pytest
 
 from tests.support.builders import Events, Machine
@@ -109,7 +109,7 @@ def test_the_unprofiled_step_is_taken_along():
 
 def test_work_outside_the_kept_steps_does_not_count():
     picture = looped(per_batch)
-    steps = picture.steps().assign(kept=[True] + [False] * (STEPS - 1))
+    steps = picture.tables.steps.with_columns(kept=np.arange(STEPS) == 0)
     first = replace(picture, tables=replace(picture.tables, steps=steps))
     times, parts, _, _ = breakdown.measure(first)
     assert times.count == 1 and parts.parts["compute"] == 300_000
@@ -206,17 +206,15 @@ def test_ids_follow_the_cost_and_do_not_depend_on_row_order():
     assert [stall.id for stall in found] == [f"s{n}" for n in range(1, len(found) + 1)]
     costs = [(stall.verdict == "window_edge", -stall.gpu_idle_ns, -stall.wait_ns) for stall in found]
     assert costs == sorted(costs)
-    shuffled = picture.tables.waits.sample(frac=1, random_state=1)
+    shuffled = picture.tables.waits[np.random.default_rng(1).permutation(len(picture.tables.waits))]
     mixed = stalls.group(replace(picture, tables=replace(picture.tables, waits=shuffled)))
     assert [replace(stall, waits=()) for stall in mixed] == [replace(stall, waits=()) for stall in found]
 
 
 def located(picture: Timeline, **columns) -> Timeline:
     """The timeline with its waits' columns replaced."""
-    waits = picture.tables.waits.copy()
-    for name, values in columns.items():
-        waits[name] = pd.Series(values, index=waits.index, dtype=object)
-    waits = without_explicit_synchronizes(waits)
+    objects = {name: np.array(values, dtype=object) for name, values in columns.items()}
+    waits = without_explicit_synchronizes(picture.tables.waits.with_columns(**objects))
     return replace(picture, tables=replace(picture.tables, waits=waits))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.support.builders import Machine
@@ -154,7 +155,9 @@ def test_a_refusal_names_the_work_from_before_the_window() -> None:
 
     picture, _ = timeline_and_stalls(body)
     ops = picture.tables.ops
-    before = replace(picture.tables, ops=ops.assign(call=ops["call"].where(ops.index >= len(ops) // 2, -1)))
+    before = replace(
+        picture.tables, ops=ops.with_columns(call=np.where(np.arange(len(ops)) >= len(ops) // 2, ops["call"], -1))
+    )
     refused = preconditions.unexplained(0.5, replace(picture, tables=before), build(body))
     assert "50 % of the recorded GPU time is work from before the recording began" in refused.missing
     assert "off by +50 %:" in refused.missing

@@ -118,7 +118,7 @@ def test_the_diff_on_the_page_is_the_diff() -> None:
 
 def test_a_diagnosis_without_gpu_steps_or_schemes_renders() -> None:
     timeline = cases.timeline(None)
-    empty = replace(timeline, tables=replace(timeline.tables, steps=timeline.tables.steps.iloc[:0]))
+    empty = replace(timeline, tables=replace(timeline.tables, steps=timeline.tables.steps[:0]))
     bare = replace(
         cases.planned(), timeline=empty, breakdown=None, gpu_busy_share=None, idle_share=None, overlap=None,
         stalls=(), findings=(), abstentions=(), inventory=(),

@@ -16,10 +16,11 @@ import pytest
 
 from tests.support import report_cases as cases
 from tests.support.browsing import Opened, marks
-from tests.support.builders import Events
+from tests.support.builders import AUTOGRAD, MAIN, Events
 from tracelens.cli.planning import PlanOptions, planned
 from tracelens.model import Diagnosis, Lever, Speedup
 from tracelens.report import html, sections, zoomable_timeline
+from tracelens.trace import timeline
 
 
 def unpacked(document: dict[str, Any]) -> list[list[tuple[int, ...]]]:
@@ -61,12 +62,12 @@ def test_numbers_of_every_size_come_back() -> None:
 
 
 def test_every_event_of_the_recording_is_in_its_lane() -> None:
-    document, timeline = packed(cases.planned()), cases.timeline()
+    document, recorded = packed(cases.planned()), cases.timeline()
     named = {
         (lane["name"], lane["part"]): events for lane, events in zip(document["lanes"], unpacked(document), strict=True)
     }
     calls = named["Python thread", "CUDA calls and waits"]
-    assert len(calls) == len(timeline.tables.calls)
+    assert len(calls) == len(recorded.tables.calls)
     assert {("Stream 7", ""), ("Copies", "all streams"), ("GPU idle", "by cause")} < set(named)
     waits = [event for event in calls if document["kinds"][event[3]] == "wait"]
     assert [(start, length, link) for start, length, _, _, link in waits] == [
@@ -75,6 +76,27 @@ def test_every_event_of_the_recording_is_in_its_lane() -> None:
     gaps = [event for event in named["GPU idle", "by cause"] if document["kinds"][event[3]] == "idle_sync"]
     assert [link for *_, link in gaps] == [1, 2, 3]  # each gap names the wait that owns it
     assert document["waits"][0] == ["torch.cuda.synchronize at train.py:11", 6_000_000, 2_000_000, "stall-1"]
+
+
+def test_operators_are_in_the_lane_of_their_thread() -> None:
+    events = Events()
+    events.step(0, 0, 100)
+    for name, at, thread in (
+        ("loss", 10, MAIN),
+        ("backward", 20, AUTOGRAD),
+        ("adam", 30, MAIN),
+        ("more", 40, AUTOGRAD),
+    ):
+        events.add("cpu_op", f"aten::{name}", at, 5, tid=thread)
+    events.add("cpu_op", "aten::inner", 11, 2)
+    events.add("cpu_op", "autograd::engine::evaluate_function: MulBackward0", 50, 5, tid=AUTOGRAD)
+    document = packed(replace(cases.planned(), timeline=timeline.build(events.trace())))
+    named = {
+        lane["name"]: [document["names"][name].rpartition(":")[2].strip() for _, _, name, *_ in rows]
+        for lane, rows in zip(document["lanes"], unpacked(document), strict=True)
+        if lane["part"] == "operators"
+    }
+    assert named == {"Python thread": ["loss", "adam"], "Autograd thread": ["backward", "more", "MulBackward0"]}
 
 
 def test_too_many_events_lose_the_shortest_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

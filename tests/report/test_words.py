@@ -39,7 +39,7 @@ INSTEAD = {
     "noise floor": "same results",
     "held out": "",
 }
-"""Words of the program that a reader would have to look up; the documentation and JSON may have them. What stands
+"""TextColumn of the program that a reader would have to look up; the documentation and JSON may have them. What stands
 in code on a page is an id or source."""
 OPTION = re.compile(r"--[\w-]+|\bHUNK\b")
 """Names of options are typed, not read."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tests.support.trace_tables import table, words
 from tracelens.model import (
     CRITERIA,
     Abstention,
@@ -44,6 +45,7 @@ from tracelens.model import (
     Tables,
     Timeline,
     Trace,
+    TraceTable,
     Verification,
     WhatIf,
     carried_over,
@@ -98,29 +100,27 @@ def timeline(device: str | None = "NVIDIA H200") -> Timeline:
         gaps.append((0, start + 8 * MS, start + 10 * MS, "sync", k, k))
         gaps.append((0, start, start + MS // 2, "host", -1, k))
     tables = Tables(
-        steps=pd.DataFrame(steps, columns=["number", "start_ns", "end_ns", "kept", "attributed"]),
-        calls=pd.DataFrame(calls, columns=["thread", "name", "kind", "start_ns", "end_ns"]),
+        steps=table(pd.DataFrame(steps, columns=["number", "start_ns", "end_ns", "kept", "attributed"])),
+        calls=table(pd.DataFrame(calls, columns=["thread", "name", "kind", "start_ns", "end_ns"])),
         ops=_ops(ops if device else []),
         waits=_waits(waits),
-        gaps=pd.DataFrame(gaps, columns=["device", "start_ns", "end_ns", "cause", "wait", "step"]),
-        loader=pd.DataFrame(columns=["thread", "start_ns", "end_ns", "step", "name"]).astype(
-            {"start_ns": "int64", "end_ns": "int64"}
-        ),
+        gaps=table(pd.DataFrame(gaps, columns=["device", "start_ns", "end_ns", "cause", "wait", "step"])),
+        loader=table(pd.DataFrame(columns=["thread", "start_ns", "end_ns", "step", "name"], dtype="int64")),
     )
     return Timeline(trace(device), tables, "tracelens", 1, ())
 
 
-def _ops(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+def _ops(rows: list[tuple[Any, ...]]) -> TraceTable:
     columns = ["kind", "direction", "memory", "name", "device", "stream", "start_ns", "end_ns"]
-    return pd.DataFrame(rows, columns=columns)
+    return table(pd.DataFrame(rows, columns=columns, dtype=None if rows else "int64"))
 
 
-def _waits(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+def _waits(rows: list[tuple[Any, ...]]) -> TraceTable:
     frame = pd.DataFrame(rows, columns=["call", "api", "kind", "thread", "start_ns", "end_ns", "step"])
-    return frame.assign(
+    return table(frame.assign(
         wait_ns=frame["end_ns"] - frame["start_ns"], gpu_idle_ns=2 * MS, path="train.py", line=11, function="train",
         location_source="mark", window_edge=False,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def trace(device: str | None = "NVIDIA H200", path: str = "rank0/x.pt.trace.json.gz") -> Trace:
@@ -296,9 +296,9 @@ def with_names(name: str, base: IllustratedDiagnosis) -> IllustratedDiagnosis:
     tables = base.timeline.tables
     tables = replace(
         tables,
-        calls=tables.calls.assign(name=name),
-        ops=tables.ops.assign(name=name),
-        waits=tables.waits.assign(api=name),
+        calls=tables.calls.with_columns(name=words([name] * len(tables.calls))),
+        ops=tables.ops.with_columns(name=words([name] * len(tables.ops))),
+        waits=tables.waits.with_columns(api=words([name] * len(tables.waits))),
     )
     return replace(
         base,
@@ -384,5 +384,5 @@ def huge(events: int = 200_000) -> IllustratedDiagnosis:
     )  # fmt: skip
     base = tried()
     stalls = (replace(base.stalls[0], waits=tuple(range(len(rows)))), *base.stalls[1:])
-    tables = replace(base.timeline.tables, steps=frame, calls=calls, ops=ops, waits=waits, gaps=gaps)
+    tables = Tables(table(frame), table(calls), table(ops), waits, table(gaps), base.timeline.tables.loader)
     return replace(base, stalls=stalls, timeline=replace(base.timeline, tables=tables))

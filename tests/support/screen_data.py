@@ -49,7 +49,7 @@ def _names(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
     tables = diagnosis.timeline.tables
     for table, column in ((tables.ops, "name"), (tables.calls, "name"), (tables.loader, "name"), (tables.waits, "api")):
         if column in table:
-            yield from map(str, table[column].astype(str).unique())
+            yield from table[column].used()
     for owner in diagnosis.owners.owners:
         yield owner.callee or ""
     for stall in diagnosis.stalls:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
+from tests.support.trace_tables import words
+from tracelens.model import TraceTable
 from tracelens.trace import launch_cycle
 
 # ---------------------------------------------------------------------------------------------------------- cycles
 
 
-def launched(names: list[str], interval: int = 10) -> tuple[pd.DataFrame, pd.DataFrame]:
+def launched(names: list[str], interval: int = 10) -> tuple[TraceTable, TraceTable]:
     """Calls and GPU work of a launch sequence, one launch per `interval` ns."""
     starts = np.arange(len(names)) * interval
-    ops = pd.DataFrame({"name": pd.Categorical(names), "call": np.arange(len(names))})
-    ops["direction"] = pd.Categorical(["h2d" if name == "copy" else "" for name in names])
-    return pd.DataFrame({"start_ns": starts}), ops
+    directions = words(["h2d" if name == "copy" else "" for name in names])
+    ops = TraceTable({"name": words(names), "call": np.arange(len(names)), "direction": directions})
+    return TraceTable({"start_ns": starts}), ops
 
 
 LAYER = ["norm", "gemm", "gelu", "gemm"]

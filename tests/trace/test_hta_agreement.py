@@ -15,6 +15,7 @@ import pytest
 
 from tests.support import oracle
 from tests.support.oracle import FILES, TRACES, Answer, Oracle
+from tests.support.trace_tables import table
 from tracelens.findings import breakdown
 from tracelens.model import Timeline
 from tracelens.trace import chrome, hta_measures, timeline
@@ -121,7 +122,8 @@ def assert_breakdown(found: Timeline, *, idle_us: float, busy_us: float) -> None
     ops = in_htas_window(found, last=True).assign(step=0)
     start, end = int(ops["start_ns"].min()), int(ops["end_ns"].max())
     step = {"number": [0], "start_ns": [start], "end_ns": [end], "kept": [True], "attributed": [False]}
-    tables = dataclasses.replace(found.tables, ops=ops, gaps=found.idle_gaps().iloc[:0], steps=pd.DataFrame(step))
+    steps = table(pd.DataFrame(step))
+    tables = dataclasses.replace(found.tables, ops=table(ops), gaps=found.tables.gaps[:0], steps=steps)
     _, parts, busy, idle = breakdown.measure(dataclasses.replace(found, tables=tables))
     assert parts is not None and busy is not None and idle is not None
     assert sum(parts.parts.values()) == pytest.approx(end - start, abs=len(parts.parts))

@@ -19,13 +19,13 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if not rank.calls_recorded:
         return no_calls(ID, rank)
     kept = kept_steps.select(rank.timeline)
-    calls = rank.timeline.calls()
+    calls = rank.timeline.tables.calls
     allocations = calls[among(calls["kind"], "alloc", "free") & kept.holds(calls["step"])]
     per_step = len(allocations) / kept.count
     held_ns = round(int((allocations["end_ns"] - allocations["start_ns"]).sum()) / kept.count)
     if per_step < FEWEST_CALLS_PER_STEP:
         return ()
-    names = ", ".join(sorted({str(name) for name in allocations["name"]})[:3])
+    names = ", ".join(sorted(allocations["name"].used())[:3])
     text = say(
         "{calls:.3g} calls per step ({names}) hold the host for {time}",
         calls=per_step,

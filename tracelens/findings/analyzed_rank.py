@@ -63,5 +63,5 @@ def calls_recorded(timeline: Timeline) -> bool:
     """
     if "runtime" not in timeline.trace.signals:
         return False
-    call = timeline.ops()["call"].to_numpy()
+    call = timeline.tables.ops["call"]
     return not len(call) or bool((call >= 0).any())

@@ -69,8 +69,8 @@ def _unprofiled(clock: StepClock | None) -> int | None:
 
 def _parts(timeline: Timeline, kept: kept_steps.KeptSteps, device: int) -> dict[str, int]:
     """Nanoseconds of all kept steps together; each instant has one owner, given out in this order."""
-    ops, gaps = timeline.ops(), timeline.idle_gaps()
-    ran, idle = (table["device"].to_numpy() == device for table in (ops, gaps))
+    ops, gaps = timeline.tables.ops, timeline.tables.gaps
+    ran, idle = (table["device"] == device for table in (ops, gaps))
     left = kept.covered
     parts: dict[str, int] = {}
     for name, kinds in (("compute", _COMPUTE), ("communication_exposed", ("collective",)), ("copy_exposed", ("copy",))):

@@ -23,7 +23,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
             say("record CPU activities and take batches from a torch DataLoader: tracelens profile"),
         )
     kept = kept_steps.select(rank.timeline)
-    loader = rank.timeline.loader_waits()
+    loader = rank.timeline.tables.loader
     inside = intervals.intersect(intervals.union(loader["start_ns"], loader["end_ns"]), kept.covered)
     waited_ns = round(intervals.total(inside) / kept.count)
     idle_ns = rank.breakdown.parts["idle_dataloader"] if rank.breakdown else None

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import calls_recorded
 from tracelens.findings.script_facts import ScriptFacts, read_script_facts
 from tracelens.messages import say, say_count
-from tracelens.model import InventoryItem, Run, Timeline
-from tracelens.trace.tables import among, codes
+from tracelens.model import InventoryItem, Run, Timeline, TraceTable
+from tracelens.trace.tables import among
 from tracelens.trace.waits import kinds_of_calls
 
 COPY_BYTES = 1024
@@ -64,7 +63,7 @@ class _LoopRecord:
 
     timeline: Timeline
     kept: kept_steps.KeptSteps
-    copies: pd.DataFrame
+    copies: TraceTable
     """Copies to the GPU that kept steps launched."""
     main_device: int | None
     """The GPU that works most: stream numbers mean nothing across GPUs."""
@@ -74,11 +73,11 @@ class _LoopRecord:
 
     @property
     def gpu(self) -> bool:
-        return not self.timeline.ops().empty
+        return len(self.timeline.tables.ops) > 0
 
     def calls(self, *kinds: str) -> int:
         """Calls of these kinds in the kept steps."""
-        calls = self.timeline.calls()
+        calls = self.timeline.tables.calls
         return int(np.count_nonzero(among(calls["kind"], *kinds) & self.kept.holds(calls["step"])))
 
     def names(self, *parts: str) -> str | None:
@@ -87,7 +86,7 @@ class _LoopRecord:
 
 
 def _loop_record(timeline: Timeline, run: Run | None, source: str | None) -> _LoopRecord:
-    kept, ops = kept_steps.select(timeline), timeline.ops()
+    kept, ops = kept_steps.select(timeline), timeline.tables.ops
     copies = ops[among(ops["kind"], "copy") & among(ops["direction"], "h2d") & kept.holds(ops["step"])]
     return _LoopRecord(
         timeline=timeline,
@@ -114,9 +113,9 @@ def _recorded_loader(run: Run | None, rank: int | None) -> Mapping[str, Any]:
 def _reads_every(loop: _LoopRecord) -> InventoryItem:
     """K, when the loop reads values from the GPU every K-th step only."""
     written = loop.source.reads_every if loop.source else None
-    steps = loop.timeline.steps()
-    waits = loop.timeline.syncs()
-    reads = waits["step"][among(waits["kind"], "d2h") & ~waits["window_edge"].to_numpy(dtype=np.bool_)]
+    steps = loop.timeline.tables.steps
+    waits = loop.timeline.tables.waits
+    reads = waits["step"][among(waits["kind"], "d2h") & ~waits["window_edge"]]
     kept = loop.kept.positions
     reading = np.intersect1d(reads, kept)
     if loop.gpu and len(reading) >= MOSTLY * len(kept) and len(reading):
@@ -126,7 +125,7 @@ def _reads_every(loop: _LoopRecord) -> InventoryItem:
             say("values are read in {reading} of {kept} steps", reading=len(reading), kept=len(kept)),
             1,
         )
-    anywhere = np.intersect1d(reads, np.flatnonzero(~steps["attributed"].to_numpy(dtype=np.bool_)))
+    anywhere = np.intersect1d(reads, np.flatnonzero(~steps["attributed"]))
     distances = {int(distance) for distance in np.diff(anywhere)}
     if loop.gpu and len(distances) == 1 and (interval := distances.pop()) > 1:
         return InventoryItem(
@@ -142,10 +141,10 @@ def _reads_every(loop: _LoopRecord) -> InventoryItem:
 def _host_copies(loop: _LoopRecord) -> InventoryItem:
     if not loop.gpu:
         return InventoryItem("host_copies", None, _NO_GPU)
-    copies, size = loop.copies, loop.copies["bytes"].to_numpy()
+    copies, size = loop.copies, loop.copies["bytes"]
     per_step = int(size[size >= 0].sum()) // loop.kept.count
     known = bool((size >= 0).any())
-    steps = len(np.unique(copies["step"].to_numpy()))
+    steps = len(np.unique(copies["step"]))
     copies_batches = steps >= MOSTLY * loop.kept.count and (per_step >= COPY_BYTES or not known) and len(copies) > 0
     text = say(
         "{per_step:.3g} MB per step in {copies:.3g} copies",
@@ -156,7 +155,7 @@ def _host_copies(loop: _LoopRecord) -> InventoryItem:
 
 
 def _pinned(loop: _LoopRecord) -> InventoryItem:
-    size = np.maximum(0, loop.copies["bytes"].to_numpy())
+    size = np.maximum(0, loop.copies["bytes"])
     pinned, pageable = (int(size[among(loop.copies["memory"], memory)].sum()) for memory in ("pinned", "pageable"))
     if pinned + pageable > 0:
         share = 100 * pinned / (pinned + pageable)
@@ -167,13 +166,13 @@ def _pinned(loop: _LoopRecord) -> InventoryItem:
 
 def _non_blocking(loop: _LoopRecord) -> InventoryItem:
     copies = loop.copies
-    if copies.empty:
+    if not len(copies):
         written = True if loop.source and loop.source.non_blocking else None
         text = say("the script says non_blocking=True") if written else say("no copy to the GPU was recorded")
         return InventoryItem("non_blocking_copies", written, text)
     pageable = int(np.count_nonzero(among(copies["memory"], "pageable")))
-    waits = loop.timeline.syncs()
-    waiting = among(kinds_of_calls(waits), "h2d") & (waits["wait_ns"].to_numpy() > 0)
+    waits = loop.timeline.tables.waits
+    waiting = among(kinds_of_calls(waits), "h2d") & (waits["wait_ns"] > 0)
     times = int(np.count_nonzero(waiting & loop.kept.holds(waits["step"])))
     text = say(
         "{copies} copies to the GPU, {pageable} from pageable memory, make the host wait {times} times",
@@ -189,11 +188,11 @@ def _copy_stream(loop: _LoopRecord) -> InventoryItem:
     if not loop.gpu:
         return InventoryItem("copy_stream", None, _NO_GPU)
     main, copies = _main_stream(loop), loop.copies
-    own = copies["device"].to_numpy() == loop.main_device
+    own = copies["device"] == loop.main_device
     if not own.any() or main is None:
         return InventoryItem("copy_stream", None, say("no copy to the GPU was recorded"))
-    size = np.maximum(0, copies["bytes"].to_numpy()[own])
-    aside = copies["stream"].to_numpy()[own] != main
+    size = np.maximum(0, copies["bytes"][own])
+    aside = copies["stream"][own] != main
     share = int(size[aside].sum()) / max(1, int(size.sum()))
     text = say(
         "{share:.0f} % of the bytes are copied on another stream than {main}, which computes",
@@ -204,25 +203,25 @@ def _copy_stream(loop: _LoopRecord) -> InventoryItem:
 
 
 def _main_stream(loop: _LoopRecord) -> int | None:
-    ops = loop.timeline.ops()
+    ops = loop.timeline.tables.ops
     kernels = _kernels(loop, ops)
     if not kernels.any():
         return None
-    streams, place = np.unique(ops["stream"].to_numpy()[kernels], return_inverse=True)
+    streams, place = np.unique(ops["stream"][kernels], return_inverse=True)
     busy = np.zeros(len(streams), dtype=np.int64)
-    np.add.at(busy, place, (ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels])
+    np.add.at(busy, place, (ops["end_ns"] - ops["start_ns"])[kernels])
     return int(streams[busy.argmax()])
 
 
-def _kernels(loop: _LoopRecord, ops: pd.DataFrame) -> kept_steps.Mask:
+def _kernels(loop: _LoopRecord, ops: TraceTable) -> kept_steps.Mask:
     """Which operations are kernels of the GPU that works most."""
-    own: kept_steps.Mask = ops["device"].to_numpy() == loop.main_device
+    own: kept_steps.Mask = ops["device"] == loop.main_device
     return own & among(ops["kind"], "kernel")
 
 
 def _streams(loop: _LoopRecord) -> InventoryItem:
-    ops = loop.timeline.ops()
-    used = len(np.unique(ops["stream"].to_numpy()[_kernels(loop, ops) & loop.kept.holds(ops["step"])]))
+    ops = loop.timeline.tables.ops
+    used = len(np.unique(ops["stream"][_kernels(loop, ops) & loop.kept.holds(ops["step"])]))
     if used == 0:
         return InventoryItem("compute_streams", None, say("no kernel was recorded"))
     return InventoryItem(
@@ -273,7 +272,7 @@ def _workers(loop: _LoopRecord) -> InventoryItem:
             say("{option}, {origin}", option=f"num_workers={noted}", origin=say("recorded")),
             noted,
         )
-    names = set(loop.timeline.loader_waits()["name"].cat.categories)
+    names = set(loop.timeline.tables.loader["name"].words)
     written = _number((loop.source.loader or {}).get("num_workers")) if loop.source else None
     if any("MultiProcessing" in name for name in names):
         return InventoryItem("loader_workers", True, say("the loader's iterator is the multi-process one"), written)
@@ -333,9 +332,8 @@ def _amp(loop: _LoopRecord) -> InventoryItem:
             if written
             else InventoryItem("amp", None, _NO_GPU)
         )
-    ops = loop.timeline.ops()
-    used = np.unique(codes(ops["name"])[among(ops["kind"], "kernel")])
-    kernels = sorted(str(name) for name in ops["name"].cat.categories[used])
+    ops = loop.timeline.tables.ops
+    kernels = sorted(ops["name"][among(ops["kind"], "kernel")].used())
     kernel = next((name for name in kernels if any(part in name.lower() for part in _LOW_PRECISION)), None)
     if kernel is not None:
         return InventoryItem("amp", True, say("kernels of 16 bits run, for example {name!r}", name=kernel[:60]))
@@ -351,7 +349,7 @@ def _named(loop: _LoopRecord, name: str, parts: tuple[str, ...], what: str) -> I
 
 
 def _distributed(loop: _LoopRecord) -> InventoryItem:
-    ops = loop.timeline.ops()
+    ops = loop.timeline.tables.ops
     collectives = int(np.count_nonzero(among(ops["kind"], "collective")))
     world = loop.timeline.trace.world_size
     text = say(

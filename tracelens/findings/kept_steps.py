@@ -7,12 +7,12 @@ what belongs to these steps, so that the numbers add up.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from tracelens.model import Timeline
+from tracelens.model import Timeline, TraceTable
 from tracelens.trace import intervals
 from tracelens.trace.tables import among
 
@@ -49,20 +49,20 @@ class KeptSteps:
     def covered(self) -> intervals.IntervalSet:
         return intervals.union(self.starts, self.ends)
 
-    def launches(self, calls: pd.DataFrame) -> float:
+    def launches(self, calls: TraceTable) -> float:
         """Calls that launch a kernel, per step."""
         return float(np.count_nonzero(among(calls["kind"], "launch") & self.holds(calls["step"])) / self.count)
 
-    def holds(self, steps: pd.Series[int]) -> Mask:
+    def holds(self, steps: npt.NDArray[np.integer[Any]]) -> Mask:
         """Which rows belong to a kept step, by their `step` column."""
-        return np.isin(steps.to_numpy(), self.positions)
+        return np.isin(steps, self.positions)
 
 
 def select(timeline: Timeline) -> KeptSteps:
     """The kept steps; those that are not attributed where none is kept; the whole trace where there are no steps."""
-    steps = timeline.steps()
-    starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    for chosen in (steps["kept"].to_numpy(dtype=np.bool_), ~steps["attributed"].to_numpy(dtype=np.bool_)):
+    steps = timeline.tables.steps
+    starts, ends = steps["start_ns"], steps["end_ns"]
+    for chosen in (steps["kept"], ~steps["attributed"]):
         rows = np.flatnonzero(chosen & (ends > starts))
         if len(rows):
             return KeptSteps(rows, starts[rows], ends[rows])
@@ -73,17 +73,17 @@ def select(timeline: Timeline) -> KeptSteps:
 
 def main_device(timeline: Timeline) -> int | None:
     """The device that works most; None without GPU work."""
-    ops = timeline.ops()
-    device = ops["device"].to_numpy()
+    ops = timeline.tables.ops
+    device = ops["device"]
     if not len(device):
         return None
     if (device == device[0]).all():
         return int(device[0])
     devices, place = np.unique(device, return_inverse=True)
-    busy = np.bincount(place, weights=(ops["end_ns"] - ops["start_ns"]).to_numpy())
+    busy = np.bincount(place, weights=(ops["end_ns"] - ops["start_ns"]))
     return int(devices[busy.argmax()])
 
 
-def spans(rows: pd.DataFrame, chosen: Mask | npt.NDArray[np.int64]) -> intervals.IntervalSet:
+def spans(rows: TraceTable, chosen: Mask | npt.NDArray[np.int64]) -> intervals.IntervalSet:
     """The set that the chosen rows of a table (a mask, or positions) cover."""
-    return intervals.union(rows["start_ns"].to_numpy()[chosen], rows["end_ns"].to_numpy()[chosen])
+    return intervals.union(rows["start_ns"][chosen], rows["end_ns"][chosen])

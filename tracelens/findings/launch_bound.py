@@ -33,11 +33,11 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if rank.timeline.unknown_waits:
         return unknown_waits(rank.timeline.unknown_waits, ID)
     kept = kept_steps.select(rank.timeline)
-    ops, launches = rank.timeline.ops(), kept.launches(rank.timeline.calls())
+    ops, launches = rank.timeline.tables.ops, kept.launches(rank.timeline.tables.calls)
     kernels = among(ops["kind"], "kernel") & kept.holds(ops["step"])
     if not kernels.any():
         return ()
-    median_ns = float(np.median((ops["end_ns"].to_numpy() - ops["start_ns"].to_numpy())[kernels]))
+    median_ns = float(np.median((ops["end_ns"] - ops["start_ns"])[kernels]))
     cost_ns = rank.breakdown.known["idle_host"] + rank.breakdown.known["idle_launch"]
     slow_host = rank.share(cost_ns) >= LEAST_SHARE and _busy_share(rank) <= MOST_BUSY and _other_cause(rank) is None
     if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tracelens.findings import kept_steps
-from tracelens.model import Overlap, Timeline
+from tracelens.model import Overlap, Timeline, TraceTable
 from tracelens.trace import intervals
 from tracelens.trace.tables import among
 
@@ -26,8 +25,8 @@ def measure(timeline: Timeline) -> Overlap | None:
     if device is None or not timeline.coverage.judged:
         return None
     kept = kept_steps.select(timeline)
-    ops = timeline.ops()
-    own = (ops["device"].to_numpy() == device) & kept.holds(ops["step"])
+    ops = timeline.tables.ops
+    own = (ops["device"] == device) & kept.holds(ops["step"])
     copies = np.flatnonzero(own & among(ops["kind"], "copy") & among(ops["direction"], "h2d"))
     compute = np.flatnonzero(own & among(ops["kind"], "kernel", "collective"))
     total, work = kept_steps.spans(ops, copies), kept_steps.spans(ops, compute)
@@ -39,30 +38,30 @@ def measure(timeline: Timeline) -> Overlap | None:
         h2d_hidden_ns=round(total_ns / kept.count) - round(exposed_ns / kept.count),
         h2d_exposed_ns=round(exposed_ns / kept.count),
         h2d_blocking_ns=round(intervals.total(blocking) / kept.count),
-        streams_used=len(np.unique(ops["stream"].to_numpy()[own])),
+        streams_used=len(np.unique(ops["stream"][own])),
         concurrent_share=_concurrent_share(ops, np.flatnonzero(own)),
     )
 
 
-def _blocks(ops: pd.DataFrame, copies: RowPositions, compute: RowPositions, timeline: Timeline) -> kept_steps.Mask:
+def _blocks(ops: TraceTable, copies: RowPositions, compute: RowPositions, timeline: Timeline) -> kept_steps.Mask:
     """For each copy: was the next kernel on the device waiting for it?"""
     if not len(compute) or not len(copies):
         return np.zeros(len(copies), dtype=np.bool_)
-    launching, end = ops["call"].to_numpy(), ops["end_ns"].to_numpy()[copies]
-    index = np.searchsorted(ops["start_ns"].to_numpy()[compute], end, side="left")
+    launching, end = ops["call"], ops["end_ns"][copies]
+    index = np.searchsorted(ops["start_ns"][compute], end, side="left")
     present = index < len(compute)
     call = launching[compute[np.minimum(index, len(compute) - 1)]]
     issued = np.full(len(copies), np.iinfo(np.int64).max)
     known = present & (call >= 0)
-    issued[known] = timeline.calls()["start_ns"].to_numpy()[call[known]]
-    waits = timeline.syncs()  # where a copy that waits is in it, whatever it is that tells (memory, name, or time)
-    held = np.isin(launching[copies], waits["call"].to_numpy()[among(waits["kind"], "h2d")]) & present
+    issued[known] = timeline.tables.calls["start_ns"][call[known]]
+    waits = timeline.tables.waits  # where a copy that waits is in it, whatever it is that tells (memory, name, or time)
+    held = np.isin(launching[copies], waits["call"][among(waits["kind"], "h2d")]) & present
     return (issued < end) | held
 
 
-def _concurrent_share(ops: pd.DataFrame, chosen: RowPositions) -> float:
+def _concurrent_share(ops: TraceTable, chosen: RowPositions) -> float:
     """Share of busy time in which two or more streams run."""
-    stream = ops["stream"].to_numpy()[chosen]
+    stream = ops["stream"][chosen]
     by_stream = np.argsort(stream, kind="stable")
     parts = np.split(chosen[by_stream], np.flatnonzero(np.diff(stream[by_stream])) + 1)
     streams = [kept_steps.spans(ops, rows) for rows in parts]

@@ -15,14 +15,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.messages import say
-from tracelens.model import Location, Stall, Timeline, Verdict
-from tracelens.trace.tables import codes
+from tracelens.model import Location, Stall, Timeline, TraceTable, Verdict
 from tracelens.trace.waits import KINDS, kinds_of_calls
 
 RowPositions = npt.NDArray[np.int64]
@@ -55,11 +53,11 @@ def group(timeline: Timeline) -> tuple[Stall, ...]:
     if not timeline.coverage.judged:
         return ()
     kept = kept_steps.select(timeline)
-    waits = timeline.syncs()
-    chosen = np.flatnonzero(kept.holds(waits["step"]) | waits["window_edge"].to_numpy(dtype=np.bool_))
+    waits = timeline.tables.waits
+    chosen = np.flatnonzero(kept.holds(waits["step"]) | waits["window_edge"])
     if not len(chosen):
         return ()
-    waits = waits.iloc[chosen]
+    waits = waits[chosen].with_columns(position=chosen)
     keys = _keys(waits, kept.count)
     same = _alike(keys.edge, keys.api, keys.kind, keys.place, keys.position)
     order = np.argsort(same, kind="stable")
@@ -92,30 +90,31 @@ def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
     return replace(stall, exposed_ns=exposed_ns, verdict=verdict)
 
 
-def _keys(waits: pd.DataFrame, steps: int) -> _StallKeys:
-    copy = pd.Index(waits["call"]).get_indexer(pd.Index(waits["copy"])).astype(np.int64)
+def _keys(waits: TraceTable, steps: int) -> _StallKeys:
+    row_of = {call: row for row, call in enumerate(waits["call"].tolist())}
+    copy = np.array([row_of.get(call, -1) for call in waits["copy"].tolist()], dtype=np.int64)
     origin = np.where(copy >= 0, copy, np.arange(len(waits)))
-    edge = waits["window_edge"].to_numpy(dtype=np.bool_)
-    api, kind = codes(waits["api"]), codes(kinds_of_calls(waits))
+    edge = waits["window_edge"]
+    api, kind = waits["api"].codes, kinds_of_calls(waits).codes
     place, known = _places(waits, origin)
     first = np.flatnonzero(copy < 0)
     position = np.full(len(waits), _NO_POSITION)
-    position[first] = _positions(waits.iloc[first], api[first], kind[first], (known | edge)[first], steps)
+    position[first] = _positions(waits[first], api[first], kind[first], (known | edge)[first], steps)
     return _StallKeys(edge, origin, api[origin], kind[origin], place[origin], position[origin])
 
 
-def _places(waits: pd.DataFrame, origin: RowPositions) -> tuple[RowPositions, npt.NDArray[np.bool_]]:
+def _places(waits: TraceTable, origin: RowPositions) -> tuple[RowPositions, npt.NDArray[np.bool_]]:
     """`_StallKeys.place`, and whether there is one; of the two waits of one call of the user's, what either knows."""
-    path, line, function = (pd.factorize(waits[key])[0] for key in ("path", "line", "function"))
+    path, line, function = (_numbered(waits[key]) for key in ("path", "line", "function"))
     place, known = _alike(path, line, function), path >= 0
     telling = np.flatnonzero(known & ~known[origin])
     place[origin[telling]] = place[telling]
     return place, known[place]
 
 
-def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray[np.bool_], steps: int) -> RowPositions:
+def _positions(waits: TraceTable, api: Codes, kind: Codes, placed: npt.NDArray[np.bool_], steps: int) -> RowPositions:
     """The ordinal of each wait among those of its API and kind in its step, where no source line is known."""
-    step, start = waits["step"].to_numpy(), waits["start_ns"].to_numpy()
+    step, start = waits["step"], waits["start_ns"]
     in_step = _alike(step, api, kind)
     order = np.lexsort((start, in_step))
     position = np.empty(len(waits), dtype=np.int64)
@@ -131,6 +130,12 @@ def _positions(waits: pd.DataFrame, api: Codes, kind: Codes, placed: npt.NDArray
     return position
 
 
+def _numbered(values: npt.NDArray[np.object_]) -> Codes:
+    """A number for each distinct value, -1 for None."""
+    numbers: dict[object, int] = {None: -1}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values.tolist()], dtype=np.int64)
+
+
 def _alike(*keys: npt.NDArray[Any]) -> RowPositions:
     """For each row the first row that agrees with it in every key."""
     order = np.lexsort(keys)
@@ -141,36 +146,36 @@ def _alike(*keys: npt.NDArray[Any]) -> RowPositions:
     return out
 
 
-def _stall(waits: pd.DataFrame, rows: RowPositions, keys: _StallKeys, steps: int) -> Stall:
-    own, origin, place = waits.iloc[rows], waits.iloc[keys.origin[rows[0]]], waits.iloc[keys.place[rows[0]]]
-    edge, step = bool(keys.edge[rows[0]]), own["step"].to_numpy()
+def _stall(waits: TraceTable, rows: RowPositions, keys: _StallKeys, steps: int) -> Stall:
+    own, first = waits[rows], rows[0]
+    edge, step = bool(keys.edge[first]), own["step"]
     wait, idle = int(own["wait_ns"].sum()), int(own["gpu_idle_ns"].sum())
     verdict: Verdict = "window_edge" if edge else "harmless" if wait == 0 and idle == 0 else "unknown"
     return Stall(
         id="",
-        api=str(origin["api"]),
-        kind=KINDS[keys.kind[rows[0]]],  # type: ignore[arg-type]  # nothing but WaitKinds
+        api=waits["api"][keys.origin[first]],
+        kind=KINDS[keys.kind[first]],  # type: ignore[arg-type]  # nothing but WaitKinds
         calls_per_step=(int(np.count_nonzero(keys.origin[rows] == rows)) or len(rows)) / steps,
         wait_ns=round(wait / steps),
         gpu_idle_ns=round(idle / steps),
         exposed_ns=None,
         verdict=verdict,
-        location=_location(place),
-        waits=tuple(own.index.tolist()),
+        location=_location(waits, keys.place[first]),
+        waits=tuple(own["position"].tolist()),
         call=_call(own),
         step_share=None if edge else len(np.unique(step)) / steps,
     )
 
 
-def _location(place: pd.Series[Any]) -> Location | None:
-    path, line, function = (None if pd.isna(place[key]) else place[key] for key in ("path", "line", "function"))
-    return Location(str(path), None if line is None else int(line), function) if path is not None else None
+def _location(waits: TraceTable, row: int) -> Location | None:
+    path, line, function = (waits[key][row] for key in ("path", "line", "function"))
+    return Location(path, line, function) if path is not None else None
 
 
-def _call(waits: pd.DataFrame) -> str | None:
+def _call(waits: TraceTable) -> str | None:
     """What the user called; None where a place has two different calls."""
-    names = set(waits["user_call"].dropna()) if "user_call" in waits else set()
-    return str(names.pop()) if len(names) == 1 else None
+    names = set(waits["user_call"].tolist()) - {None} if "user_call" in waits else set()
+    return names.pop() if len(names) == 1 else None
 
 
 def _cost(stall: Stall) -> tuple[bool, int, int, str, str, int]:

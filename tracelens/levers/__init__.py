@@ -1,6 +1,6 @@
 """What can be changed in a training: the levers of `rules/levers/`, and what is known of each on one Run.
 
-Below the stages: the plan lists levers, `verify` measures them, reports show them. Words used here:
+Below the stages: the plan lists levers, `verify` measures them, reports show them. TextColumn used here:
 
 lever      one thing that can be changed (`bf16`, `workers=4`, `line=train.py:61`), or a scheme
 rule       the file that describes a lever: when it applies, how it is toggled, what to write

@@ -7,6 +7,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     source        a place in the user's source
     lines         what the line clock wrote down
     recording     what `profile` records: the Run folder, and per rank what lies there beside the trace
+    table         columns of equal length, without pandas
     trace         one rank's trace as columns, and the queryable picture of it
     findings      where a step's time goes, who waits, what was found and what could not be judged
     owners        who owns the time of a step
@@ -70,6 +71,7 @@ from tracelens.model.plan import (
 from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, StackSample, StepClock
 from tracelens.model.second_opinion import ComparedQuantity, SecondOpinion
 from tracelens.model.source import Location
+from tracelens.model.table import TextColumn, TraceTable
 from tracelens.model.trace import Completeness, Coverage, StepSource, Tables, Timeline, Trace
 from tracelens.model.verification import OUTCOMES, Outcome, Ratio, Verification, counting
 
@@ -144,11 +146,13 @@ __all__ = [
     "StepSource",
     "StepTimes",
     "Tables",
+    "TextColumn",
     "Tier",
     "Timeline",
     "Toggle",
     "ToggleKind",
     "Trace",
+    "TraceTable",
     "UnsafeOffer",
     "Verdict",
     "Verification",

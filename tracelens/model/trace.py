@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracelens.messages import say
+from tracelens.model.table import TraceTable
 
 if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` must not pay that
     import numpy as np
@@ -132,7 +133,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The DataFrames of a Timeline; integer ns, row order by start, RangeIndex. Referred to by position.
+    """The tables of a Timeline; integer ns, row order by start. Rows are referred to by position.
 
     steps   number, start_ns, end_ns, kept, attributed           — a step is [start, end) on the host clock
     calls   thread, name, kind, start_ns, end_ns, correlation, stream, event, record, op, ops, step
@@ -152,18 +153,18 @@ class Tables:
     loader  thread, start_ns, end_ns, step, name             — the main thread inside DataLoader.__next__
     """
 
-    steps: pd.DataFrame
-    calls: pd.DataFrame
-    ops: pd.DataFrame
-    waits: pd.DataFrame
-    gaps: pd.DataFrame
-    loader: pd.DataFrame
+    steps: TraceTable
+    calls: TraceTable
+    ops: TraceTable
+    waits: TraceTable
+    gaps: TraceTable
+    loader: TraceTable
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """The queryable picture of one Trace. Built once by `tracelens.trace.timeline.build`, read-only: the methods
-    return shallow copies, so that a column added to one is not seen by others."""
+    return DataFrames of their own, for people; what the commands compute, they compute from `tables`."""
 
     trace: Trace
     tables: Tables
@@ -179,35 +180,35 @@ class Timeline:
 
     def steps(self) -> pd.DataFrame:
         """One row per training step; `kept` rows enter the statistics."""
-        return self.tables.steps.copy(deep=False)
+        return self.tables.steps.frame()
 
     def calls(self) -> pd.DataFrame:
         """CUDA (or HIP) API calls of every thread."""
-        return self.tables.calls.copy(deep=False)
+        return self.tables.calls.frame()
 
     def ops(self) -> pd.DataFrame:
         """GPU work: kernels, copies, memsets, collectives."""
-        return self.tables.ops.copy(deep=False)
+        return self.tables.ops.frame()
 
     def syncs(self) -> pd.DataFrame:
         """Host waits: synchronize calls and blocking copies."""
-        return self.tables.waits.copy(deep=False)
+        return self.tables.waits.frame()
 
     def idle_gaps(self) -> pd.DataFrame:
         """Stretches in which a device ran nothing, each with exactly one cause."""
-        return self.tables.gaps.copy(deep=False)
+        return self.tables.gaps.frame()
 
     def loader_waits(self) -> pd.DataFrame:
         """Time the training loop spent inside the DataLoader's `__next__`."""
-        return self.tables.loader.copy(deep=False)
+        return self.tables.loader.frame()
 
     def copies(self) -> pd.DataFrame:
         """GPU ops that are copies."""
-        ops = self.tables.ops
+        ops = self.ops()
         return ops[ops["kind"] == "copy"]
 
     def streams(self) -> pd.DataFrame:
         """Per (device, stream): number of ops and busy time (`ops`, `busy_ns`; ops on one stream do not overlap)."""
-        ops = self.tables.ops.assign(busy_ns=self.tables.ops["end_ns"] - self.tables.ops["start_ns"])
+        ops = self.ops().assign(busy_ns=self.tables.ops["end_ns"] - self.tables.ops["start_ns"])
         grouped = ops.groupby(["device", "stream"], observed=True)["busy_ns"]
         return grouped.agg(ops="size", busy_ns="sum").reset_index()

@@ -13,7 +13,7 @@ Each folder may import those below it:
     code         the text of a project: one file, the names in it, the functions of other files
     effects      what the functions of a project read, write, print, draw and store; Python's own parser only
 
-Words of the recipes:
+TextColumn of the recipes:
 
     Site             a place in a file that an Edit could change: a read, a copy, a synchronize (`loop/sites`)
     Target           a place that the recording names: a line, and the waits recorded at it (`proposal`)

@@ -7,15 +7,14 @@ needs no text.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from tracelens.model import Timeline
 from tracelens.replay.call_timings import CallTimings
 from tracelens.replay.replay_trace import Bools, Integers
-from tracelens.trace.tables import among, codes
+from tracelens.trace.tables import among
 
 COPIES = ("h2d", "d2h")
 """Directions of the copies that Edits may change."""
@@ -60,17 +59,17 @@ class CallColumns:
 
     def call(self, position: int) -> HostCall:
         calls, ops = self.timeline.tables.calls, self.timeline.tables.ops
-        op = int(calls["op"].to_numpy()[position])
-        direction, memory = (str(ops[name].iat[op]) if op >= 0 else "" for name in ("direction", "memory"))
+        op = int(calls["op"][position])
+        direction, memory = (ops[name][op] if op >= 0 else "" for name in ("direction", "memory"))
         return HostCall(
             position,
             self.words[self.name[position]],
-            str(calls["kind"].iat[position]),
+            calls["kind"][position],
             int(self.start_ns[position]),
             int(self.end_ns[position]),
             direction,
             memory,
-            int(ops["bytes"].to_numpy()[op]) if op >= 0 else 0,
+            int(ops["bytes"][op]) if op >= 0 else 0,
             int(self.wait[position]),
             self.words[self.op[position]],
         )
@@ -81,26 +80,26 @@ class CallColumns:
 
 def call_columns(timeline: Timeline, timings: CallTimings) -> CallColumns:
     """The columns of all calls, inside of steps or not."""
-    calls, ops, waits = timeline.calls(), timeline.ops(), timeline.syncs()
+    calls, ops, waits = timeline.tables.calls, timeline.tables.ops, timeline.tables.waits
     launched = timings.op_end >= 0
-    first = calls["op"].to_numpy(np.int64)
+    first = calls["op"]
     wait = np.full(len(calls), -1, dtype=np.int64)
-    wait[waits["call"].to_numpy(np.int64)] = waits.index.to_numpy()
-    call_words, op_words = _words(calls["name"]), _words(ops["name"])
+    wait[waits["call"]] = np.arange(len(waits))
+    call_words, op_words = calls["name"].words, ops["name"].words
     op = np.full(len(calls), _NO_WORD, dtype=np.int64)
     copies = np.zeros(len(calls), dtype=np.bool_)
     started = first >= 0
-    op[started] = codes(ops["name"])[first[started]] + 1 + len(call_words)
+    op[started] = ops["name"].codes[first[started]].astype(np.int64) + 1 + len(call_words)
     copies[started] = among(ops["direction"], *COPIES)[first[started]]
     return CallColumns(
         timeline=timeline,
-        start_ns=calls["start_ns"].to_numpy(np.int64),
-        end_ns=calls["end_ns"].to_numpy(np.int64),
+        start_ns=calls["start_ns"],
+        end_ns=calls["end_ns"],
         launched=launched,
         copies=launched & copies,
-        own=np.isin(calls["thread"].to_numpy(), loop_threads(timeline)),
+        own=np.isin(calls["thread"], loop_threads(timeline)),
         wait=wait,
-        name=codes(calls["name"]).astype(np.int64) + 1,
+        name=calls["name"].codes.astype(np.int64) + 1,
         op=op,
         words=("", *call_words, *op_words),
     )
@@ -109,7 +108,3 @@ def call_columns(timeline: Timeline, timings: CallTimings) -> CallColumns:
 def loop_threads(timeline: Timeline) -> list[int]:
     """The thread of the training loop, and autograd's."""
     return [thread for thread in (timeline.main_thread, *timeline.autograd_threads) if thread is not None]
-
-
-def _words(column: pd.Series[Any]) -> tuple[str, ...]:
-    return tuple(map(str, cast(pd.CategoricalDtype, column.dtype).categories))

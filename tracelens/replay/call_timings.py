@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tracelens.model import Timeline
+from tracelens.model import Timeline, TraceTable
 from tracelens.replay.calibration import Calibration
 from tracelens.trace import waits
+from tracelens.trace.streams import distinct_streams, few
+from tracelens.trace.tables import among
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -64,22 +65,22 @@ class CallTimings:
 
 def measure_calls(timeline: Timeline, defaults: Calibration) -> CallTimings:
     """Read the numbers of one trace."""
-    calls, ops = timeline.calls(), timeline.ops()
+    calls, ops = timeline.tables.calls, timeline.tables.ops
     names, codes = _streams(ops)
     op_start, op_end, stream = _spans(len(calls), ops, codes)
     waited = _waited_streams(calls, ops)
     launched = op_end >= 0
     earlier = _earlier_ends(calls, ops, codes, len(names))
     previous_end = _previous_ends(stream, op_end, launched, earlier)
-    called = calls["start_ns"].to_numpy(np.int64)
-    kernels = launched & (calls["kind"].to_numpy() == "launch")
+    called = calls["start_ns"]
+    kernels = launched & among(calls["kind"], "launch")
     empty = kernels & (previous_end <= called)
     latency_ns = _median((op_start - called)[empty], defaults.launch_latency_ns)
     queued = launched & (previous_end > called + latency_ns)
     gaps = (op_start - previous_end)[queued]
     spacing_ns = _median(gaps[gaps >= 0], defaults.kernel_gap_ns)
     free = launched & (previous_end <= called)
-    issue = (calls["end_ns"] - calls["start_ns"]).to_numpy(np.int64)
+    issue = calls["end_ns"] - calls["start_ns"]
     return CallTimings(
         streams=names,
         stream=np.where(launched, stream, waited),
@@ -104,51 +105,35 @@ def _median(values: Array, otherwise: int) -> int:
     return int(np.median(values)) if len(values) else otherwise
 
 
-def _streams(ops: pd.DataFrame) -> tuple[tuple[str, ...], Array]:
+def _streams(ops: TraceTable) -> tuple[tuple[str, ...], Array]:
     """The streams by device and number, and for each op the position of its own."""
-    known, codes = _distinct_streams(ops)
+    known, codes = distinct_streams(ops)
     many = len({device for device, _ in known}) > 1
     names = tuple(f"GPU {device} stream {stream}" if many else f"stream {stream}" for device, stream in known)
     return names, codes
 
 
-def _distinct_streams(ops: pd.DataFrame) -> tuple[list[tuple[int, int]], Array]:
-    """Device and number of each stream, in order; and for each op the position of its own."""
-    devices, of_device = _few(ops["device"].to_numpy())
-    streams, of_stream = _few(ops["stream"].to_numpy())
-    pairs, codes = _few(of_device * max(1, len(streams)) + of_stream)
-    device, stream = np.divmod(pairs, max(1, len(streams)))
-    return list(zip(devices[device].tolist(), streams[stream].tolist(), strict=True)), codes
-
-
-def _few(values: Array) -> tuple[Array, Array]:
-    """The distinct values, in order, and the position of each among them. They are few: to look each one up in so
-    short a table is much faster than to sort them all."""
-    distinct = np.unique(values)
-    return distinct, np.searchsorted(distinct, values).astype(np.int64)
-
-
-def _spans(calls: int, ops: pd.DataFrame, codes: Array) -> tuple[Array, Array, Array]:
+def _spans(calls: int, ops: TraceTable, codes: Array) -> tuple[Array, Array, Array]:
     """Start, end and stream of what each call launched; a graph's ops count as one."""
     start = np.full(calls, np.iinfo(np.int64).max)
     end = np.full(calls, -1, dtype=np.int64)
     stream = np.full(calls, -1, dtype=np.int64)
-    owner = ops["call"].to_numpy(np.int64)
+    owner = ops["call"]
     linked = owner >= 0
-    np.minimum.at(start, owner[linked], ops["start_ns"].to_numpy(np.int64)[linked])
-    np.maximum.at(end, owner[linked], ops["end_ns"].to_numpy(np.int64)[linked])
+    np.minimum.at(start, owner[linked], ops["start_ns"][linked])
+    np.maximum.at(end, owner[linked], ops["end_ns"][linked])
     stream[owner[linked][::-1]] = codes[linked][::-1]
     return np.where(end >= 0, start, -1), end, stream
 
 
-def _waited_streams(calls: pd.DataFrame, ops: pd.DataFrame) -> Array:
+def _waited_streams(calls: TraceTable, ops: TraceTable) -> Array:
     """For calls that launch nothing: the position of the stream they name, -1 where it is unknown or idle."""
-    known, _ = _distinct_streams(ops)
+    known, _ = distinct_streams(ops)
     position: dict[int, int] = {}
     for index, (_, stream) in enumerate(known):
         # The same number on two devices names two streams; then the call's own device would be needed.
         position[stream] = -1 if stream in position else index
-    named, code = _few(calls["stream"].to_numpy())
+    named, code = few(calls["stream"])
     return np.array([position.get(stream, -1) for stream in named.tolist()], dtype=np.int64)[code]
 
 
@@ -157,10 +142,10 @@ def _launches(stream: Array, op_end: Array, first: int, code: int) -> tuple[list
     return own.tolist(), np.maximum.accumulate(np.concatenate(([first], op_end[own]))).tolist()
 
 
-def _earlier_ends(calls: pd.DataFrame, ops: pd.DataFrame, codes: Array, streams: int) -> Array:
+def _earlier_ends(calls: TraceTable, ops: TraceTable, codes: Array, streams: int) -> Array:
     ends = np.full(streams, NOT_LAUNCHED, dtype=np.int64)
     before = waits.launch_times(calls, ops) == waits.BEFORE
-    np.maximum.at(ends, codes[before], ops["end_ns"].to_numpy(np.int64)[before])
+    np.maximum.at(ends, codes[before], ops["end_ns"][before])
     return ends
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tracelens.model import Timeline
+from tracelens.model import Timeline, TraceTable
 from tracelens.replay.call_timings import NOT_LAUNCHED, CallTimings
 from tracelens.replay.replay_trace import ALL_STREAMS
 from tracelens.trace import event_records
+from tracelens.trace.streams import busy_ns, distinct_streams
 from tracelens.trace.tables import among
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
@@ -71,14 +71,14 @@ class _Record:
 def resolve(timeline: Timeline, timings: CallTimings) -> EventLinks:
     """Tie waits to records by event id where the trace has it, else by order and by what the timing allows."""
     resolver = _Resolver(timeline, timings)
-    calls = timeline.calls()
-    events = calls[among(calls["kind"], "event_record", "stream_wait", "event_sync")]
-    numbers = events.index.to_numpy(np.int64)
+    calls = timeline.tables.calls
+    numbers = np.flatnonzero(among(calls["kind"], "event_record", "stream_wait", "event_sync"))
+    events = calls[numbers]
     following = np.append(np.where(among(events["kind"], "stream_wait"), numbers, NOBODY)[1:], NOBODY)[: len(numbers)]
-    tied = ~resolver.says_nothing(events)
-    columns = [events[name].to_numpy()[tied].tolist() for name in ("kind", "event", "end_ns", "thread", "record")]
+    tied = ~resolver.says_nothing(events, numbers)
+    columns = [events[name][tied].tolist() for name in ("event", "end_ns", "thread", "record")]
     for call, after, kind, event, end, thread, record in zip(
-        numbers[tied].tolist(), following[tied].tolist(), *columns, strict=True
+        numbers[tied].tolist(), following[tied].tolist(), events["kind"][tied], *columns, strict=True
     ):
         if kind == "event_record":
             resolver.add_record(call, event, thread, after)
@@ -95,24 +95,24 @@ class _Resolver:
     """The records seen so far, and what was made of each event call."""
 
     def __init__(self, timeline: Timeline, timings: CallTimings) -> None:
-        calls = timeline.calls()
+        calls = timeline.tables.calls
         self.timings = timings
-        self.busy = _busy_streams(timeline.ops(), timings)
+        self.busy = _busy_streams(timeline.tables.ops, timings)
         self.names_streams = "sync_events" in timeline.trace.signals
         self.links: dict[int, EventLink] = {}
         self.unresolved: list[int] = []
         self.silent = np.empty(0, dtype=np.int64)
         self.records: list[_Record] = []
         self.by_call: dict[int, _Record] = {}
-        self.steps, self.of_streams = calls["step"].to_numpy(), calls["stream"].to_numpy()
+        self.steps, self.of_streams = calls["step"], calls["stream"]
         self.places: dict[tuple[str, int], int] = defaultdict(int)
         self.first: dict[tuple[str, int], list[int]] = defaultdict(list)
-        self.own = calls["record"].to_numpy()
-        self.running = set(timeline.ops()["stream"].tolist())
+        self.own = calls["record"]
+        self.running = set(timeline.tables.ops["stream"].tolist())
         self.numbers: dict[str, int] = defaultdict(int)
         launched = timings.op_end >= 0
         self.launches = {stream: np.flatnonzero(launched & (timings.stream == stream)) for stream in self.busy}
-        threads = calls["thread"].to_numpy()
+        threads = calls["thread"]
         self.by_thread: dict[Any, Any] = {
             thread: np.flatnonzero(launched & (threads == thread)) for thread in np.unique(threads)
         }
@@ -162,15 +162,14 @@ class _Resolver:
                 return EventLink(record.name, record.stream, self._lag(record))
         return EventLink("", ALL_STREAMS)
 
-    def says_nothing(self, events: pd.DataFrame) -> Bools:
+    def says_nothing(self, events: TraceTable, calls: Array) -> Bools:
         """Which event calls are stream waits that are as good as not recorded: of a stream without work, where there
         is nothing to tie; or with neither stream nor event, which are `unresolved`. In some traces most are."""
-        unsaid = among(events["kind"], "stream_wait") & (events["record"].to_numpy() == event_records.UNKNOWN)
-        calls = events.index.to_numpy(np.int64)
+        unsaid = among(events["kind"], "stream_wait") & (events["record"] == event_records.UNKNOWN)
         waiters = self.timings.stream[calls]
         idle = ~np.isin(waiters, self.busy) & ((waiters >= 0) | self.names_streams)
         nothing = unsaid & (idle | (len(self.busy) < 2))
-        nameless = unsaid & ~nothing & (waiters < 0) & (events["event"].to_numpy() < 0)
+        nameless = unsaid & ~nothing & (waiters < 0) & (events["event"] < 0)
         self.silent = calls[nameless]
         return np.asarray(nothing | nameless, dtype=np.bool_)
 
@@ -222,7 +221,8 @@ class _Resolver:
         return int(self.timings.stream[own[position - 1]]) if position else ALL_STREAMS
 
 
-def _busy_streams(ops: pd.DataFrame, timings: CallTimings) -> list[int]:
-    busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]]).sum().sort_index()
+def _busy_streams(ops: TraceTable, timings: CallTimings) -> list[int]:
+    known, position = distinct_streams(ops)
+    busy = busy_ns(ops, position, len(known))
     total = busy.sum()
     return [index for index, share in enumerate(busy.tolist()) if share >= BUSY_SHARE * total][: len(timings.streams)]

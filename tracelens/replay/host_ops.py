@@ -62,7 +62,7 @@ class HostOpBuilder:
         for position in sorted(links.links):
             if recording[position]:
                 self.records[links.links[position].event].append(position)
-        waits = timeline.syncs()
+        waits = timeline.tables.waits
         self.copies = {
             call: copy for call, copy in zip(waits["call"].tolist(), waits["copy"].tolist(), strict=True) if copy >= 0
         }

@@ -52,14 +52,12 @@ class HostOrder:
 
     def __init__(self, timeline: Timeline, calls: CallColumns) -> None:
         self._calls = calls
-        self._steps = timeline.calls()["step"].to_numpy()
-        waits = timeline.syncs()
+        self._steps = timeline.tables.calls["step"]
+        waits = timeline.tables.waits
         self._edge = np.zeros(len(self._steps), dtype=np.bool_)
-        self._edge[waits["call"].to_numpy()[waits["window_edge"].to_numpy(dtype=bool)]] = True
-        loader = timeline.loader_waits()
-        self._load_step, self._load_start, self._load_end = (
-            loader[name].to_numpy(np.int64) for name in ("step", "start_ns", "end_ns")
-        )
+        self._edge[waits["call"][waits["window_edge"]]] = True
+        loader = timeline.tables.loader
+        self._load_step, self._load_start, self._load_end = (loader[name] for name in ("step", "start_ns", "end_ns"))
         self._rows = _host_rows(timeline)
         self._essential = calls.launched | calls.of_kind(*_MEETING_THE_GPU)
 

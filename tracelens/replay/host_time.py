@@ -41,9 +41,9 @@ def without_spans(
     trace: ReplayTrace, timeline: Timeline, spans: IntervalSet, calls: Calls | None = None
 ) -> ReplayTrace:
     """The same steps with the host's time in `spans` taken out."""
-    steps = timeline.steps()
-    kept = steps[steps["kept"].to_numpy(dtype=bool)]
-    clock = _Clock(*(timeline.calls()[name].to_numpy() for name in ("start_ns", "end_ns")))
+    steps = timeline.tables.steps
+    kept = steps[steps["kept"]]
+    clock = _Clock(*(timeline.tables.calls[name] for name in ("start_ns", "end_ns")))
     columns = block_columns(trace.steps)
     own = {name: getattr(columns, name).copy() for name in ("launch", "gap_ns", "issue_ns", "rows")}
     changed = replace(columns, **own)

@@ -5,11 +5,13 @@ In: a Timeline, or the error of a replay of the recorded steps. Out: an Abstenti
 
 from __future__ import annotations
 
-import pandas as pd
+import numpy as np
 
 from tracelens.messages import joined, say, say_count
-from tracelens.model import Abstention, Timeline
+from tracelens.model import Abstention, Timeline, TraceTable
 from tracelens.replay.replay_trace import ReplayTrace
+from tracelens.trace.streams import distinct_streams
+from tracelens.trace.tables import among
 from tracelens.units import signed_percent
 
 FEWEST_STEPS = 3
@@ -38,7 +40,7 @@ def too_little_known(timeline: Timeline) -> Abstention | None:
 
 def too_few_records(timeline: Timeline) -> Abstention | None:
     """Of its rows: GPU work, calls that launched it, complete steps."""
-    calls, ops, steps = timeline.calls(), timeline.ops(), timeline.steps()
+    calls, ops, steps = timeline.tables.calls, timeline.tables.ops, timeline.tables.steps
     if not len(ops):
         return abstain(say("the trace has no GPU work"), say("record where a GPU is used: tracelens profile SCRIPT"))
     if not len(calls):
@@ -60,7 +62,7 @@ def too_few_records(timeline: Timeline) -> Abstention | None:
 def unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstention:
     """Why the replay of the recorded steps is far off, as far as the trace shows it."""
     off = say("the replay of the recorded steps is off by {error}", error=signed_percent(100 * error))
-    behind = _backlog(timeline.ops())
+    behind = _backlog(timeline.tables.ops)
     if trace.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
         waits = say(
             "{count} waits between GPU streams per step do not say what they wait for",
@@ -77,11 +79,11 @@ def unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstent
             say("{off}: {earlier}, so the window shows no steady step", off=off, earlier=earlier),
             say("record more steps: --steps 30"),
         )
-    if (timeline.ops()["kind"] == "collective").any():
+    if among(timeline.tables.ops["kind"], "collective").any():
         return abstain(
             say("{off}: the GPU waits for other ranks", off=off), say("give the traces of all ranks, or record one GPU")
         )
-    several = len(timeline.streams()) > 1
+    several = len(distinct_streams(timeline.tables.ops)[0]) > 1
     return abstain(
         say("{off}: kernels of several streams compete for the GPU", off=off)
         if several
@@ -106,19 +108,19 @@ def _too_few(kept: int) -> str:
     )
 
 
-def _unmatched(ops: pd.DataFrame) -> float:
+def _unmatched(ops: TraceTable) -> float:
     """Share of the GPU work without a call. What ran before a stream's first matched op was launched before the
     window opened, and is no loss."""
-    matched = ops["call"].to_numpy() >= 0
-    first = ops[matched].groupby(["device", "stream"])["start_ns"].min()
-    opened = ops[["device", "stream"]].merge(
-        first.rename("opened"), "left", left_on=["device", "stream"], right_index=True
-    )
-    later = ~(ops["start_ns"].to_numpy() < opened["opened"].to_numpy())
+    matched = ops["call"] >= 0
+    known, stream = distinct_streams(ops)
+    opened = np.full(len(known), np.iinfo(np.int64).max)
+    np.minimum.at(opened, stream[matched], ops["start_ns"][matched])
+    opened[opened == np.iinfo(np.int64).max] = np.iinfo(np.int64).min  # of a stream without any, all is a loss
+    later = ops["start_ns"] >= opened[stream]
     return float((~matched & later).sum() / max(1, later.sum()))
 
 
-def _backlog(ops: pd.DataFrame) -> float:
+def _backlog(ops: TraceTable) -> float:
     """Share of the recorded GPU time (0 to 1) whose launch call is not recorded: launched before the window opened."""
-    busy = (ops["end_ns"] - ops["start_ns"]).to_numpy()
-    return float(busy[ops["call"].to_numpy() < 0].sum() / max(1, busy.sum()))
+    busy = ops["end_ns"] - ops["start_ns"]
+    return float(busy[ops["call"] < 0].sum() / max(1, busy.sum()))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from tracelens.messages import say
 from tracelens.model import Abstention, Stall, StepClock, Timeline
@@ -38,6 +37,8 @@ from tracelens.replay.replay_trace import (
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
+from tracelens.trace.streams import distinct_streams
+from tracelens.trace.tables import among
 from tracelens.units import ms
 
 MOST_ERROR = 0.03
@@ -104,15 +105,17 @@ def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
     The keys are positions among the kept steps: the first, and each that follows a step that was left out. Such a step
     waits for that work and so differs in length from a steady step.
     """
-    ops, steps = timeline.ops(), timeline.steps()
-    put, done = waits.launch_times(timeline.calls(), ops), ops["end_ns"].to_numpy()
-    kept = np.flatnonzero(steps["kept"].to_numpy(dtype=bool))
+    ops, steps = timeline.tables.ops, timeline.tables.steps
+    put, done = waits.launch_times(timeline.tables.calls, ops), ops["end_ns"]
+    known, stream = distinct_streams(ops)
+    kept = np.flatnonzero(steps["kept"])
     queues_by_step = {}
     for order in np.flatnonzero(np.diff(kept, prepend=-2) != 1):
-        began = int(steps["start_ns"].iloc[kept[order]])
-        lasted = pd.Series(np.where(put < began, done - began, simulate.NEVER))
-        queues = lasted.groupby([ops["device"], ops["stream"]]).max().sort_index()
-        queues_by_step[int(order)] = [int(ns) for ns in queues]
+        began = int(steps["start_ns"][kept[order]])
+        queued = put < began
+        queues = np.full(len(known), simulate.NEVER)
+        np.maximum.at(queues, stream[queued], done[queued] - began)
+        queues_by_step[int(order)] = queues.tolist()
     return queues_by_step
 
 
@@ -122,11 +125,12 @@ def _queues_found(timeline: Timeline) -> dict[int, list[int]]:
 def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibration: Calibration) -> ReplayTrace:
     timings = measure_calls(timeline, calibration)
     links = resolve(timeline, timings)
-    kept = timeline.steps()[timeline.steps()["kept"].to_numpy(dtype=bool)]
-    spans = map(StepSpan, kept.index.tolist(), kept["start_ns"].tolist(), kept["end_ns"].tolist())
+    positions = np.flatnonzero(timeline.tables.steps["kept"])
+    kept = timeline.tables.steps[positions]
+    spans = map(StepSpan, positions.tolist(), kept["start_ns"].tolist(), kept["end_ns"].tolist())
     steps = HostOpBuilder(timeline, timings, links).steps(spans)
-    durations = (kept["end_ns"] - kept["start_ns"]).to_numpy(np.int64)
-    inside = timeline.calls()["step"].isin(kept.index).to_numpy()
+    durations = kept["end_ns"] - kept["start_ns"]
+    inside = np.isin(timeline.tables.calls["step"], positions)
     return ReplayTrace(
         steps=steps,
         streams=timings.streams,
@@ -155,7 +159,7 @@ def _notes(timeline: Timeline, steps: tuple[RecordedStep, ...]) -> tuple[str, ..
     if len(shapes) > 1:
         told = {"count": shapes.most_common(1)[0][1], "all": len(steps)}
         notes.append(say("{count} of {all} steps make the same calls; all are repeated in turn", **told))
-    if (timeline.ops()["kind"] == "collective").any():
+    if among(timeline.tables.ops["kind"], "collective").any():
         notes.append(say("collectives keep their recorded duration: what other ranks do is not in this trace"))
     if any(_any_detached(element) for step in steps for element in step):
         notes.append(say("GPU work of other threads keeps its place in the order and costs the training loop no time"))
@@ -186,7 +190,7 @@ def _any_detached(element: HostOp | OpBlock) -> bool:
 
 def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> LoaderPace:
     """Workers from the run, else from the loader's name; a producer's period where steps wait for batches."""
-    workers, names = trace.loader.workers, " ".join(map(str, timeline.loader_waits()["name"].unique()))
+    workers, names = trace.loader.workers, " ".join(timeline.tables.loader["name"].used())
     if workers is None and "SingleProcess" in names and "MultiProcess" not in names:
         workers = 0
     if workers == 0:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pandas as pd
 
-from tracelens.model import Timeline
+from tracelens.model import Timeline, TraceTable
 from tracelens.report.formatting import milliseconds
 from tracelens.report.step_picture import typical
+from tracelens.trace.streams import busiest, busy_ns, few
+from tracelens.trace.tables import among
 
 COLUMNS = 72
 LANES = 8
@@ -43,19 +44,19 @@ def _lanes(timeline: Timeline, start: int, end: int) -> Iterator[tuple[str, str]
     if row.strip("."):
         yield "Python thread", row
     ops = tables.ops
-    busiest = ops.assign(ns=ops["end_ns"] - ops["start_ns"]).groupby("stream", observed=True)["ns"].sum()
-    for stream in sorted(busiest.nlargest(LANES).index):
-        mine = ops[ops["stream"] == stream]
-        row = _row([(MARKS.get(kind, "#"), mine[mine["kind"] == kind]) for kind in MARKS], start, end)
+    streams, position = few(ops["stream"])
+    for number in busiest(busy_ns(ops, position, len(streams)), LANES):
+        mine = ops[position == number]
+        row = _row([(mark, mine[among(mine["kind"], kind)]) for kind, mark in MARKS.items()], start, end)
         if row.strip("."):
-            yield f"stream {stream}", row
+            yield f"stream {streams[number]}", row
 
 
-def _of_thread(calls: pd.DataFrame, thread: int | None) -> pd.DataFrame:
+def _of_thread(calls: TraceTable, thread: int | None) -> TraceTable:
     return calls if thread is None else calls[calls["thread"] == thread]
 
 
-def _row(layers: list[tuple[str, pd.DataFrame]], start: int, end: int) -> str:
+def _row(layers: list[tuple[str, TraceTable]], start: int, end: int) -> str:
     """Later layers win a column that they fill for half; a wait lies inside the call that waits."""
     row = np.full(COLUMNS, ".")
     for mark, table in layers:
@@ -63,7 +64,7 @@ def _row(layers: list[tuple[str, pd.DataFrame]], start: int, end: int) -> str:
     return "".join(row)
 
 
-def _covered(table: pd.DataFrame, start: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _covered(table: TraceTable, start: int, end: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Share of each column's time that the rows cover; rows of one lane do not overlap, or by a hair."""
     edges = np.linspace(start, end, COLUMNS + 1)
     inside = table[(table["end_ns"] > start) & (table["start_ns"] < end)]

@@ -252,7 +252,7 @@ def _unprofiled(diagnosis: Diagnosis) -> Sequence[int]:
 
 
 def _profiled(diagnosis: Diagnosis) -> Sequence[int]:
-    steps = diagnosis.timeline.steps()
+    steps = diagnosis.timeline.tables.steps
     kept = steps[steps["kept"]]
     return [int(ns) for ns in kept["end_ns"] - kept["start_ns"]] or [diagnosis.steps.median_ns]
 

@@ -164,7 +164,8 @@ def _timeline(diagnosis: Diagnosis) -> dict[str, Any]:
     """One step as a picture, the recording as a strip, and every event for the canvas."""
     still, packed = step_picture.draw_step(diagnosis.timeline), zoomable_timeline.document(diagnosis)
     tables = diagnosis.timeline.tables
-    kinds = {*(still.kinds if still else ()), *tables.ops["kind"], *(f"idle_{cause}" for cause in tables.gaps["cause"])}
+    kinds = {*(still.kinds if still else ()), *tables.ops["kind"].used()}
+    kinds |= {f"idle_{cause}" for cause in tables.gaps["cause"].used()}
     kinds |= {"operator"} if packed and "operators" in _parts(packed) else set()
     return {
         "lanes": still,

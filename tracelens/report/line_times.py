@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall
 from tracelens.report import wording
 from tracelens.report.on_baseline import factor
@@ -121,11 +123,10 @@ def loader_time(diagnosis: Diagnosis) -> LoaderTime:
     """Zero where the recording has no marks of a DataLoader."""
     table, steps = diagnosis.timeline.tables.loader, diagnosis.timeline.tables.steps
     count = int(steps["kept"].sum())
-    if not len(table) or not {"step", "name"} <= set(table.columns) or not count:
+    if not len(table) or not count:
         return LoaderTime(0.0, False)
-    numbers = steps.reset_index(drop=True)
-    kept = table[table["step"].isin(numbers.index[numbers["kept"]])]
-    workers = bool(table["name"].astype(str).str.contains(BY_WORKERS).any())
+    kept = table[np.isin(table["step"], np.flatnonzero(steps["kept"]))]
+    workers = any(BY_WORKERS in name for name in table["name"].used())
     return LoaderTime(float((kept["end_ns"] - kept["start_ns"]).sum()) / count, workers)
 
 

@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tracelens.errors import UsageError
 from tracelens.messages import say
-from tracelens.model import Diagnosis, IllustratedDiagnosis
+from tracelens.model import Diagnosis, IllustratedDiagnosis, TraceTable
 from tracelens.report.formatting import clean, milliseconds
 from tracelens.report.wording import PARTS, VERDICT, stall_place
 
@@ -63,9 +66,9 @@ def _timed(event: Mapping[str, Any]) -> bool:
 
 def _window(diagnosis: Diagnosis, offset: float, steps: tuple[int, int]) -> tuple[float, float]:
     """From the start of the first step to the end of the last, in the file's µs."""
-    table = diagnosis.timeline.steps()
+    table = diagnosis.timeline.tables.steps
     chosen = table[(table["number"] >= steps[0]) & (table["number"] <= steps[1])]
-    if chosen.empty:
+    if not len(chosen):
         existing = (
             say("it has {first} to {last}", first=table["number"].min(), last=table["number"].max())
             if len(table)
@@ -119,11 +122,11 @@ def _thread(process: int, track: int, name: str) -> Row:
 
 
 def _threads(diagnosis: Diagnosis) -> dict[int, int]:
-    return {int(thread): WAITS + k for k, thread in enumerate(sorted(set(diagnosis.timeline.syncs()["thread"])))}
+    return {thread: WAITS + k for k, thread in enumerate(_distinct(diagnosis.timeline.tables.waits["thread"]))}
 
 
 def _devices(diagnosis: Diagnosis) -> dict[int, int]:
-    return {int(device): IDLE + k for k, device in enumerate(sorted(set(diagnosis.timeline.idle_gaps()["device"])))}
+    return {device: IDLE + k for k, device in enumerate(_distinct(diagnosis.timeline.tables.gaps["device"]))}
 
 
 def _row(track: int, name: str, span: tuple[int, int], offset: float, **arguments: Any) -> Row:
@@ -143,9 +146,9 @@ def _rows(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
 
 def _findings(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
     """Side by side over the kept steps, equally wide: a list that can be read in the viewer."""
-    steps = diagnosis.timeline.steps()
+    steps = diagnosis.timeline.tables.steps
     kept = steps[steps["kept"]]
-    if kept.empty or not diagnosis.findings:
+    if not len(kept) or not diagnosis.findings:
         return
     start, end = int(kept["start_ns"].min()), int(kept["end_ns"].max())
     width = (end - start) // len(diagnosis.findings)
@@ -161,14 +164,14 @@ def _findings(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
 
 
 def _steps(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
-    steps = diagnosis.timeline.steps()
-    for row in steps[steps["kept"]].to_dict("records"):
+    steps = diagnosis.timeline.tables.steps
+    for row in _records(steps[steps["kept"]], "number", "start_ns", "end_ns"):
         yield _row(TRACKS["steps"], f"step {row['number']}", (row["start_ns"], row["end_ns"]), offset)
 
 
 def _waits(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
     tracks = _threads(diagnosis)
-    rows = diagnosis.timeline.syncs()[["start_ns", "end_ns", "thread"]].to_dict("records")
+    rows = list(_records(diagnosis.timeline.tables.waits, "start_ns", "end_ns", "thread"))
     for stall in diagnosis.stalls:
         what = f"{clean(stall.call or stall.api)} ({VERDICT[stall.verdict]})"
         facts = {
@@ -184,10 +187,10 @@ def _waits(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
 
 def _idle(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
     """Idle time by cause, with an arrow from the wait that owns it."""
-    tracks, waited = _devices(diagnosis), _threads(diagnosis)
-    waits = diagnosis.timeline.syncs()[["start_ns", "end_ns", "thread"]].to_dict("records")
+    tracks, waited, gaps = _devices(diagnosis), _threads(diagnosis), diagnosis.timeline.tables.gaps
+    waits = list(_records(diagnosis.timeline.tables.waits, "start_ns", "end_ns", "thread"))
     shown = {position for stall in diagnosis.stalls for position in stall.waits}
-    for number, row in enumerate(diagnosis.timeline.idle_gaps().to_dict("records")):
+    for number, row in enumerate(_records(gaps, "start_ns", "end_ns", "device", "wait", "cause")):
         part = f"idle_{row['cause']}"
         name = PARTS[part][0] if part in PARTS else str(row["cause"])
         track = tracks[row["device"]]
@@ -198,6 +201,16 @@ def _idle(diagnosis: Diagnosis, offset: float) -> Iterator[Row]:
             yield {**_arrow("f", number, track, offset + row["start_ns"] / 1000), "bp": "e"}
 
 
+def _records(table: TraceTable, *names: str) -> Iterator[dict[str, Any]]:
+    """The rows by the names of some columns, in plain values."""
+    columns = (table[name].tolist() for name in names)
+    return (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+
+
+def _distinct(column: npt.NDArray[np.int64]) -> list[int]:
+    return [int(value) for value in np.unique(column)]
+
+
 def _arrow(phase: str, number: int, track: int, at_us: float) -> Row:
     name = {"ph": phase, "cat": "tracelens", "name": "idle because of", "id": PROCESS + number}
     return {**name, "pid": PROCESS, "tid": track, "ts": at_us}
@@ -205,9 +218,9 @@ def _arrow(phase: str, number: int, track: int, at_us: float) -> Row:
 
 def _predicted(diagnosis: IllustratedDiagnosis, offset: float, steps: tuple[int, int] | None) -> Iterator[Row]:
     """The step as it is replayed without and with the scheme, from the start of the first step that is shown."""
-    table = diagnosis.timeline.steps()
+    table = diagnosis.timeline.tables.steps
     chosen = table[table["kept"]] if steps is None else table[table["number"] >= steps[0]]
-    if chosen.empty or not diagnosis.drawn:
+    if not len(chosen) or not diagnosis.drawn:
         return
     yield from _process(PREDICTED, "TraceLens: one step, replayed", -1)
     start = int(chosen["start_ns"].min())

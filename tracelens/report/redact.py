@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import numpy as np
+import numpy.typing as npt
 
-from tracelens.model import Diagnosis, IllustratedDiagnosis, Location, Run, Timeline, Trace, Verification
+from tracelens.model import Diagnosis, IllustratedDiagnosis, Location, Run, TextColumn, Timeline, Trace, Verification
 
 
 def redacted(diagnosis: IllustratedDiagnosis) -> IllustratedDiagnosis:
@@ -65,10 +66,10 @@ def _aliases(diagnosis: Diagnosis) -> dict[str, str]:
     """Files by number, in the order of their names; functions too. A file's bare name and stem are replaced as well."""
     places = list(_locations(diagnosis))
     waits = diagnosis.timeline.tables.waits
-    paths = {place.path for place in places} | {str(path) for path in waits["path"].dropna()}
+    paths = {place.path for place in places} | _texts(waits["path"])
     run = diagnosis.run
     paths |= {run.script.name} if run and run.script else set()
-    functions = {place.function for place in places if place.function} | {str(f) for f in waits["function"].dropna()}
+    functions = {place.function for place in places if place.function} | _texts(waits["function"])
     out: dict[str, str] = {}
     for number, path in enumerate(sorted(paths), start=1):
         alias = f"file{number}.py"
@@ -78,6 +79,10 @@ def _aliases(diagnosis: Diagnosis) -> dict[str, str]:
     if run is not None:
         out |= {str(run.cwd): "project"}
     return out | {name: f"function{k}" for k, name in enumerate(sorted(functions - out.keys()), start=1)}
+
+
+def _texts(column: npt.NDArray[np.object_]) -> set[str]:
+    return {text for text in column.tolist() if text is not None}
 
 
 def _locations(value: Any) -> Iterator[Location]:
@@ -113,18 +118,20 @@ def _replaced(value: Any, names: _Names) -> Any:
 def _timeline(timeline: Timeline, aliases: Mapping[str, str]) -> Timeline:
     """Waits lose their places' names; operators and annotations that are not PyTorch's or CUDA's own lose theirs."""
     waits = timeline.tables.waits
-    places = {
-        "path": waits["path"].map(lambda path: aliases.get(path, path), na_action="ignore"),
-        "function": waits["function"].map(lambda name: aliases.get(name, name), na_action="ignore"),
-    }
+    for key in ("path", "function"):
+        waits = waits.with_columns(**{key: _renamed(waits[key], aliases)})
     names = _Names(aliases)
     notes = tuple(names.text(note) for note in timeline.notes)
     loader = timeline.tables.loader
-    loader = loader.assign(name="DataLoader") if "name" in loader.columns else loader
-    tables = dataclasses.replace(
-        timeline.tables, waits=waits.assign(**{k: pd.Series(v) for k, v in places.items()}), loader=loader
-    )
+    loader = loader.with_columns(name=TextColumn.coded(np.zeros(len(loader), dtype=np.int8), ("DataLoader",)))
+    tables = dataclasses.replace(timeline.tables, waits=waits, loader=loader)
     return dataclasses.replace(timeline, tables=tables, trace=_trace(timeline.trace, 0), notes=notes)
+
+
+def _renamed(names: npt.NDArray[np.object_], aliases: Mapping[str, str]) -> npt.NDArray[np.object_]:
+    out = names.copy()
+    out[:] = [aliases.get(name, name) for name in names.tolist()]
+    return out
 
 
 def _trace(trace: Trace, number: int) -> Trace:

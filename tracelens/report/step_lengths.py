@@ -72,8 +72,8 @@ def _idle(diagnosis: Diagnosis, count: int) -> np.ndarray[tuple[int], np.dtype[n
     """Idle time of the first GPU per step; zero where no gap was seen, which without a GPU is everywhere."""
     gaps, idle = diagnosis.timeline.tables.gaps, np.zeros(count)
     if len(gaps):
-        mine = gaps[(gaps["device"] == gaps["device"].iloc[0]) & (gaps["step"] >= 0) & (gaps["step"] < count)]
-        np.add.at(idle, mine["step"].to_numpy("int64"), (mine["end_ns"] - mine["start_ns"]).to_numpy("float64"))
+        mine = gaps[(gaps["device"] == gaps["device"][0]) & (gaps["step"] >= 0) & (gaps["step"] < count)]
+        np.add.at(idle, mine["step"], mine["end_ns"] - mine["start_ns"])
     return idle
 
 

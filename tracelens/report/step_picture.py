@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 
 from tracelens.messages import say
-from tracelens.model import Timeline
+from tracelens.model import Timeline, TraceTable
 from tracelens.report.formatting import clean, milliseconds
+from tracelens.trace import streams
+from tracelens.trace.tables import among
 
 WIDTH = 920.0
 """Drawing width in SVG units; the page scales it."""
@@ -90,7 +91,7 @@ class TimeAxis:
     def x(self, ns: float) -> float:
         return self.left + (min(max(ns, self.start), self.end) - self.start) * self.scale
 
-    def inside(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def inside(self, frame: TraceTable) -> TraceTable:
         return frame[(frame["end_ns"] > self.start) & (frame["start_ns"] < self.end)]
 
 
@@ -121,7 +122,7 @@ def overview(timeline: Timeline) -> tuple[Box, ...]:
         return ()
     start = min(int(frame["start_ns"].min()) for frame in frames)
     end = max(int(frame["end_ns"].max()) for frame in frames)
-    causes = {f"idle_{cause}": rows for cause, rows in tables.gaps.groupby("cause", observed=True)}
+    causes = by_word(tables.gaps, "cause", "idle_")
     return tuple(boxes({"kernel": tables.ops, **causes}, TimeAxis(start, end, left=0.0), VISIBLE))
 
 
@@ -132,14 +133,20 @@ def stream_name(device: int, stream: int, several: bool) -> str:
     return say("Stream {stream}", stream=stream)
 
 
-def typical(steps: pd.DataFrame) -> pd.Series[Any] | None:
+def by_word(table: TraceTable, name: Literal["kind", "cause"], prefix: str = "") -> dict[str, TraceTable]:
+    """The rows of each word that occurs in a column, in the order of the words, by the word after a prefix."""
+    column = table[name]
+    present = (column.words[code] for code in np.unique(column.codes).tolist())
+    return {prefix + word: table[among(column, word)] for word in present}
+
+
+def typical(steps: TraceTable) -> dict[str, Any] | None:
     """The kept step whose length is nearest the median; None without steps."""
     kept = steps[steps["kept"]] if steps["kept"].any() else steps
-    if kept.empty:
+    if not len(kept):
         return None
     length = kept["end_ns"] - kept["start_ns"]
-    row: pd.Series[Any] = kept.iloc[int(np.argmin((length - length.median()).abs().to_numpy()))]
-    return row
+    return kept.row(int(np.argmin(np.abs(length - np.median(length)))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +159,7 @@ class TypicalView:
     caption: str
 
 
-def typical_view(steps: pd.DataFrame) -> TypicalView | None:
+def typical_view(steps: TraceTable) -> TypicalView | None:
     """The step nearest the median; two neighbours where steps vary, because then none stands for the others."""
     chosen = typical(steps)
     if chosen is None:
@@ -171,30 +178,32 @@ def typical_view(steps: pd.DataFrame) -> TypicalView | None:
     return TypicalView(numbers, start, end, caption)
 
 
-def varies(steps: pd.DataFrame) -> bool:
+def varies(steps: TraceTable) -> bool:
     """Whether one step is a bad picture of the others."""
     kept = steps[steps["kept"]]
-    length = (kept["end_ns"] - kept["start_ns"]).to_numpy()
+    length = kept["end_ns"] - kept["start_ns"]
     if len(length) < FEWEST or np.median(length) <= 0:
         return False
     low, high = np.percentile(length, (10, 90))
     return bool(high - low > VARIES * np.median(length))
 
 
-def _pair(steps: pd.DataFrame) -> list[pd.Series[Any]] | None:
+def _pair(steps: TraceTable) -> list[dict[str, Any]] | None:
     """The neighbours that are together nearest twice the mean."""
     kept = steps[steps["kept"]]
-    length = (kept["end_ns"] - kept["start_ns"]).to_numpy("float64")
-    apart = np.diff(kept["number"].to_numpy("int64")) != 1
+    length = (kept["end_ns"] - kept["start_ns"]).astype(np.float64)
+    apart = np.diff(kept["number"]) != 1
     off = np.abs(length[1:] + length[:-1] - 2 * length.mean()) + np.where(apart, np.inf, 0.0)
     best = int(off.argmin()) if len(off) else 0
-    return [kept.iloc[best], kept.iloc[best + 1]] if len(off) and np.isfinite(off[best]) else None
+    return [kept.row(best), kept.row(best + 1)] if len(off) and np.isfinite(off[best]) else None
 
 
 def _named_lanes(timeline: Timeline, window: TimeAxis) -> Iterator[tuple[str, Sequence[Box]]]:
     tables = timeline.tables
     waits = window.inside(tables.waits)
-    calls = window.inside(tables.calls)
+    waiting = np.zeros(len(tables.calls), dtype=np.bool_)
+    waiting[tables.waits["call"]] = True
+    calls = window.inside(tables.calls.with_columns(waiting=waiting))
     yield say("Python thread"), _host(calls, waits, timeline.main_thread, window, whole=True)
     for thread in timeline.autograd_threads:
         if thread != timeline.main_thread:
@@ -203,48 +212,42 @@ def _named_lanes(timeline: Timeline, window: TimeAxis) -> Iterator[tuple[str, Se
     yield "DataLoader", boxes({"loader": loader}, window, VISIBLE)
     yield from _streams(window.inside(tables.ops), window)
     gaps = window.inside(tables.gaps)
-    causes = {f"idle_{cause}": rows for cause, rows in gaps.groupby("cause", observed=True)}
+    causes = by_word(gaps, "cause", "idle_")
     yield say("GPU idle"), boxes(causes, window, MOSTLY)
 
 
-def _host(
-    calls: pd.DataFrame, waits: pd.DataFrame, thread: int | None, window: TimeAxis, *, whole: bool
-) -> Sequence[Box]:
+def _host(calls: TraceTable, waits: TraceTable, thread: int | None, window: TimeAxis, *, whole: bool) -> Sequence[Box]:
     mine = calls[calls["thread"] == thread] if thread is not None else calls
     blocked = waits[waits["thread"] == thread] if thread is not None else waits
-    work = mine[~mine.index.isin(blocked["call"])]
+    work = mine[~mine["waiting"]]
     base = [Box(window.x(window.start), window.x(window.end) - window.x(window.start), "host")] if whole else []
     return [*base, *boxes({"call": work}, window, VISIBLE), *_wait_boxes(blocked, window)]
 
 
-def _wait_boxes(waits: pd.DataFrame, window: TimeAxis) -> Iterator[Box]:
-    for row in waits.to_dict("records"):
+def _wait_boxes(waits: TraceTable, window: TimeAxis) -> Iterator[Box]:
+    for row in map(waits.row, range(len(waits))):
         x, width = window.x(row["start_ns"]), window.x(row["end_ns"]) - window.x(row["start_ns"])
-        known = row["path"] is not None and pd.notna(row["line"])
-        call = clean(str(row["api"]))
-        if known:
-            call = say("{call} at {where}", call=call, where=f"{clean(str(row['path']))}:{int(row['line'])}")
+        call = clean(row["api"])
+        if row["path"] is not None and row["line"] is not None:
+            call = say("{call} at {where}", call=call, where=f"{clean(row['path'])}:{row['line']}")
         blocked, idle = milliseconds(row["wait_ns"]), milliseconds(row["gpu_idle_ns"])
         title = say("{call}: host blocked {wait}, GPU idle {idle}", call=call, wait=blocked, idle=idle)
         label = (say("COPY") if row["kind"] == "h2d" else say("SYNC")) if width >= ROOM_FOR_LABEL else ""
         yield Box(round(x, 1), round(max(width, 1.5), 1), "wait", label, title)
 
 
-def _streams(ops: pd.DataFrame, window: TimeAxis) -> Iterator[tuple[str, Sequence[Box]]]:
-    busy = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
-    chosen = sorted(busy.sort_values(ascending=False).index[:MAX_STREAMS])
-    several = len({device for device, _ in chosen}) > 1
-    for device, stream in chosen:
-        mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
-        yield (
-            stream_name(device, stream, several),
-            boxes(dict(iter(mine.groupby("kind", observed=True))), window, VISIBLE),
-        )
+def _streams(ops: TraceTable, window: TimeAxis) -> Iterator[tuple[str, Sequence[Box]]]:
+    known, position = streams.distinct_streams(ops)
+    chosen = streams.busiest(streams.busy_ns(ops, position, len(known)), MAX_STREAMS)
+    several = len({known[number][0] for number in chosen}) > 1
+    for number in chosen:
+        kinds = by_word(ops[position == number], "kind")
+        yield stream_name(*known[number], several), boxes(kinds, window, VISIBLE)
 
 
-def boxes(groups: Mapping[Any, pd.DataFrame], window: TimeAxis, least: float) -> list[Box]:
+def boxes(groups: Mapping[str, TraceTable], window: TimeAxis, least: float) -> list[Box]:
     """Rectangles of one lane: per bin the kind that covers most of it, where anything covers `least` of it."""
-    kinds = [str(kind) for kind in groups]
+    kinds = list(groups)
     if not kinds:
         return []
     edges = np.linspace(window.start, window.end, round((WIDTH - window.left) / BIN) + 1)
@@ -259,11 +262,11 @@ def boxes(groups: Mapping[Any, pd.DataFrame], window: TimeAxis, least: float) ->
     return out
 
 
-def _coverage(rows: pd.DataFrame, edges: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _coverage(rows: TraceTable, edges: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Share of each bin that the rows cover; rows of one kind in one lane do not overlap by more than a hair."""
-    order = np.argsort(rows["start_ns"].to_numpy(), kind="stable")
-    starts = rows["start_ns"].to_numpy()[order]
-    ends = np.maximum.accumulate(rows["end_ns"].to_numpy()[order])
+    order = np.argsort(rows["start_ns"], kind="stable")
+    starts = rows["start_ns"][order]
+    ends = np.maximum.accumulate(rows["end_ns"][order])
     starts = np.maximum(starts, np.concatenate(([starts[0]], ends[:-1]))) if len(starts) else starts
     times = np.column_stack((starts, ends)).ravel()
     lengths = np.cumsum(np.column_stack((np.zeros(len(starts)), ends - starts)).ravel())

@@ -19,7 +19,7 @@ def training_window(diagnosis: Diagnosis) -> tuple[int, int] | None:
     """From the first step that was timed without the profiler to the end of the last recorded one; None where the
     recording does not say when it was made."""
     zero, steps = diagnosis.timeline.trace.base_unix_ns, diagnosis.timeline.tables.steps
-    if zero is None or steps.empty or diagnosis.steps.source == "none":
+    if zero is None or not len(steps) or diagnosis.steps.source == "none":
         return None
     rank = diagnosis.timeline.trace.rank
     recordings = diagnosis.run.recordings if diagnosis.run is not None else ()

@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tracelens.messages import say, shown
-from tracelens.model import Diagnosis, Timeline
+from tracelens.model import Diagnosis, TextColumn, Timeline, TraceTable
 from tracelens.report import formatting, wording
 from tracelens.report.step_picture import LABELS, stream_name, typical_view
+from tracelens.trace import streams
+from tracelens.trace.columns import rows_among
+from tracelens.trace.tables import among
 
 MOST_EVENTS = 250_000
 """Events in the page: 1.3 MB packed. Above it the shortest are left out, and the page says so."""
@@ -48,22 +50,22 @@ class EventLane:
 
     name: str
     part: str
-    frame: pd.DataFrame
-    """start_ns, end_ns, name (text), kind (text), link."""
+    events: TraceTable
+    """start_ns, end_ns, name, kind, link."""
 
 
 def document(diagnosis: Diagnosis) -> dict[str, Any] | None:
     """What the script draws; None where there is nothing to draw."""
     timeline = diagnosis.timeline
-    lanes = [lane for lane in _lanes(timeline) if len(lane.frame)]
+    lanes = [lane for lane in _lanes(timeline) if len(lane.events)]
     view = typical_view(timeline.tables.steps)
     if not lanes or view is None:
         return None
     lanes, left_out, shorter = _fitting(lanes, MOST_EVENTS)
-    origin = min(int(lane.frame["start_ns"].iloc[0]) for lane in lanes)
-    end = max(int(lane.frame["end_ns"].max()) for lane in lanes)
+    origin = min(int(lane.events["start_ns"][0]) for lane in lanes)
+    end = max(int(lane.events["end_ns"].max()) for lane in lanes)
     names: dict[str, int] = {}
-    packed = b"".join(_packed(lane.frame, names, origin) for lane in lanes)
+    packed = b"".join(_packed(lane.events, names, origin) for lane in lanes)
     steps = timeline.tables.steps
     return {
         "lanes": [_lane(lane) for lane in lanes],
@@ -95,8 +97,8 @@ def left_out(document: dict[str, Any] | None) -> str | None:
 
 
 def _lane(lane: EventLane) -> dict[str, Any]:
-    stalls = int((lane.frame["kind"] == "wait").sum())
-    return {"name": lane.name, "part": lane.part, "count": len(lane.frame), "stalls": stalls}
+    stalls = int(np.count_nonzero(among(lane.events["kind"], "wait")))
+    return {"name": lane.name, "part": lane.part, "count": len(lane.events), "stalls": stalls}
 
 
 def _waits(diagnosis: Diagnosis) -> list[list[Any]]:
@@ -112,10 +114,9 @@ def _waits(diagnosis: Diagnosis) -> list[list[Any]]:
         )
     table = diagnosis.timeline.tables.waits
     out = []
-    for position, (api, wait, idle) in enumerate(_rows(table, "api", "wait_ns", "gpu_idle_ns")):
-        text, anchor = rows.get(position, (formatting.clean(str(api)), ""))
-        known = idle is not None and not pd.isna(idle)
-        out.append([formatting.shorten(text, LONGEST_NAME), int(wait), int(idle) if known else None, anchor])
+    for position, (wait, idle) in enumerate(_rows(table, "wait_ns", "gpu_idle_ns")):
+        text, anchor = rows.get(position) or (formatting.clean(table["api"][position]), "")
+        out.append([formatting.shorten(text, LONGEST_NAME), wait, idle, anchor])
     return out
 
 
@@ -133,59 +134,68 @@ def _lanes(timeline: Timeline) -> Iterator[EventLane]:
         if thread is not None:
             yield EventLane(name, say("operators"), operators[operators["thread"] == thread])
         yield EventLane(name, say("CUDA calls and waits"), _calls(timeline, thread))
-    yield EventLane("DataLoader", "", _frame(tables.loader, "DataLoader", "loader"))
+    yield EventLane("DataLoader", "", _events(tables.loader, "DataLoader", "loader"))
     ops = tables.ops
-    length = (ops["end_ns"] - ops["start_ns"]).groupby([ops["device"], ops["stream"]], observed=True).sum()
-    busiest = sorted(length.sort_values(ascending=False).index[:MOST_STREAMS])
-    several = len({device for device, _ in busiest}) > 1
-    for device, stream in busiest:
-        mine = ops[(ops["device"] == device) & (ops["stream"] == stream)]
-        yield EventLane(stream_name(device, stream, several), "", _frame(mine, mine["name"], mine["kind"]))
-    copies = ops[ops["kind"] == "copy"]
-    yield EventLane(say("Copies"), say("all streams"), _frame(copies, copies["name"], "copy"))
-    for device, gaps in tables.gaps.groupby("device", observed=True):
-        causes = ["idle_" + str(cause) for cause in gaps["cause"].tolist()]
-        titles = [LABELS[cause][1] if cause in LABELS else cause for cause in causes]
-        idle = _frame(gaps, titles, causes, gaps["wait"] + 1)
+    known, position = streams.distinct_streams(ops)
+    busiest = streams.busiest(streams.busy_ns(ops, position, len(known)), MOST_STREAMS)
+    several = len({known[number][0] for number in busiest}) > 1
+    for number in busiest:
+        mine = ops[position == number]
+        yield EventLane(stream_name(*known[number], several), "", _events(mine, mine["name"], mine["kind"]))
+    copies = ops[among(ops["kind"], "copy")]
+    yield EventLane(say("Copies"), say("all streams"), _events(copies, copies["name"], "copy"))
+    for device in np.unique(tables.gaps["device"]).tolist():
+        gaps = tables.gaps[tables.gaps["device"] == device]
+        kinds = tuple(f"idle_{cause}" for cause in gaps["cause"].words)
+        titles = tuple(LABELS[kind][1] if kind in LABELS else kind for kind in kinds)
+        codes = gaps["cause"].codes
+        idle = _events(gaps, TextColumn(codes, titles), TextColumn(codes, kinds), gaps["wait"] + 1)
         name = say("GPU {device} idle", device=device) if several else say("GPU idle")
         yield EventLane(name, say("by cause"), idle)
 
 
-def _calls(timeline: Timeline, thread: int | None) -> pd.DataFrame:
+def _calls(timeline: Timeline, thread: int | None) -> TraceTable:
     """CUDA calls of a thread; those that waited are waits, with the user's call for a name."""
     calls, waits = timeline.tables.calls, timeline.tables.waits
-    mine = calls if thread is None else calls[calls["thread"] == thread]
-    waited = pd.Series(np.arange(1, len(waits) + 1), index=waits["call"].to_numpy())
-    waited = waited[~waited.index.duplicated()].reindex(mine.index).fillna(0).astype("int64")
-    kinds = np.where(waited > 0, "wait", "call")
-    return _frame(mine, mine["name"], kinds, waited)
+    waited = np.zeros(len(calls), dtype=np.int64)
+    waited[waits["call"][::-1]] = np.arange(len(waits), 0, -1)
+    mine = calls.with_columns(waited=waited)
+    mine = mine if thread is None else mine[calls["thread"] == thread]
+    kinds = TextColumn.coded(mine["waited"] > 0, ("call", "wait"))
+    return _events(mine, mine["name"], kinds, mine["waited"])
 
 
-def _operators(timeline: Timeline) -> pd.DataFrame:
+def _operators(timeline: Timeline) -> TraceTable:
     """The outermost operators of each thread: what Python called, not what that called in turn."""
     trace = timeline.trace
-    if "cpu_op" not in trace.categories:
-        return _frame(pd.DataFrame({"start_ns": [], "end_ns": []}), [], []).assign(thread=[])
     columns = trace.columns
-    rows = np.flatnonzero(columns["category"] == trace.categories.index("cpu_op"))
+    if not {"tid", "category"} <= set(columns):
+        return _events(TraceTable(dict.fromkeys(("start_ns", "end_ns", "thread"), _NOTHING)), "", "")
+    rows = np.flatnonzero(rows_among(columns["category"], trace.categories, ("cpu_op",)))
     order = rows[np.lexsort((-columns["end_ns"][rows], columns["start_ns"][rows], columns["tid"][rows]))]
-    thread, start, end = (columns[key][order].astype("int64") for key in ("tid", "start_ns", "end_ns"))
-    latest = pd.Series(end).groupby(thread).cummax().groupby(thread).shift(fill_value=np.iinfo("int64").min)
-    outermost = start >= latest.to_numpy()
-    frame = pd.DataFrame({"start_ns": start, "end_ns": end, "thread": thread})[outermost]
-    codes = columns["name"][order][outermost]
-    return _frame(frame, [trace.names[code] for code in codes], "operator").assign(thread=frame["thread"].to_numpy())
+    thread, start, end = (columns[key][order].astype(np.int64) for key in ("tid", "start_ns", "end_ns"))
+    outermost = np.zeros(len(order), dtype=np.bool_)
+    for own in np.split(np.arange(len(order)), np.flatnonzero(np.diff(thread)) + 1):
+        reached = np.maximum.accumulate(np.append(np.iinfo(np.int64).min, end[own]))[:-1]
+        outermost[own] = start[own] >= reached
+    table = TraceTable({"start_ns": start, "end_ns": end, "thread": thread})[outermost]
+    return _events(table, TextColumn(columns["name"][order][outermost], trace.names), "operator")
 
 
-def _frame(table: pd.DataFrame, name: Any, kind: Any, link: Any = 0) -> pd.DataFrame:
-    values = {"start_ns": table["start_ns"].to_numpy("int64"), "end_ns": table["end_ns"].to_numpy("int64")}
-    plain = {key: np.asarray(value) if not isinstance(value, str | int) else value for key, value in
-             (("name", name), ("kind", kind), ("link", link))}  # fmt: skip
-    frame = pd.DataFrame(values).assign(**plain)
-    return frame.sort_values(["start_ns", "end_ns"], kind="stable", ignore_index=True)
+_NOTHING = np.empty(0, dtype=np.int64)
 
 
-def _rows(table: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
+def _events(
+    table: TraceTable, name: TextColumn | str, kind: TextColumn | str, link: Numbers | None = None
+) -> TraceTable:
+    """In order of start; a text is that of all rows."""
+    one = np.zeros(len(table), dtype=np.int8)
+    name, kind = (TextColumn(one, (text,)) if isinstance(text, str) else text for text in (name, kind))
+    order = np.lexsort((table["end_ns"], table["start_ns"]))
+    return table.with_columns(name=name, kind=kind, link=one if link is None else link)[order]
+
+
+def _rows(table: TraceTable, *columns: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table[column].tolist() for column in columns), strict=True)
 
 
@@ -195,33 +205,35 @@ def _rows(table: pd.DataFrame, *columns: str) -> Iterator[tuple[Any, ...]]:
 def _fitting(lanes: Sequence[EventLane], most: int) -> tuple[list[EventLane], int, int]:
     """The lanes with the shortest events gone, where there are too many: never a wait, never anything else first.
     Also how many are gone and the length below which."""
-    total = sum(len(lane.frame) for lane in lanes)
+    total = sum(len(lane.events) for lane in lanes)
     if total <= most:
         return list(lanes), 0, 0
-    lengths = np.concatenate([_length(lane.frame) for lane in lanes])
+    lengths = np.concatenate([_length(lane.events) for lane in lanes])
     shortest = int(np.partition(lengths, total - most)[total - most])
-    kept = [EventLane(lane.name, lane.part, lane.frame[_length(lane.frame) > shortest]) for lane in lanes]
-    kept = [lane for lane in kept if len(lane.frame)]
-    return kept, total - sum(len(lane.frame) for lane in kept), shortest + 1
+    kept = [EventLane(lane.name, lane.part, lane.events[_length(lane.events) > shortest]) for lane in lanes]
+    kept = [lane for lane in kept if len(lane.events)]
+    return kept, total - sum(len(lane.events) for lane in kept), shortest + 1
 
 
-def _length(frame: pd.DataFrame) -> Numbers:
-    length = (frame["end_ns"] - frame["start_ns"]).to_numpy("int64")
-    return np.where(frame["kind"] == "wait", np.iinfo("int64").max - 1, length)
+def _length(events: TraceTable) -> Numbers:
+    length = events["end_ns"] - events["start_ns"]
+    return np.where(among(events["kind"], "wait"), np.iinfo("int64").max - 1, length)
 
 
-def _packed(frame: pd.DataFrame, names: dict[str, int], origin: int) -> bytes:
+def _packed(events: TraceTable, names: dict[str, int], origin: int) -> bytes:
     """Starts as differences, lengths, names, kinds, links; `names` grows."""
-    codes, texts = pd.factorize(frame["name"].astype(str))
-    numbers = np.array([names.setdefault(text, len(names)) for text in texts], dtype=np.int64)
-    kinds = frame["kind"].map({kind: code for code, kind in enumerate(KINDS)}).fillna(KINDS.index("call"))
-    starts = frame["start_ns"].to_numpy("int64")
+    name, kind, starts = events["name"], events["kind"], events["start_ns"]
+    used, first = np.unique(name.codes, return_index=True)
+    numbers = np.zeros(len(name.words), dtype=np.int64)
+    for code in used[np.argsort(first)].tolist():
+        numbers[code] = names.setdefault(name.words[code], len(names))
+    kinds = np.array([KINDS.index(word) if word in KINDS else KINDS.index("call") for word in kind.words])
     columns = (
         np.diff(starts, prepend=origin),
-        np.maximum(frame["end_ns"].to_numpy("int64") - starts, 0),
-        numbers[codes],
-        kinds.to_numpy("int64"),
-        frame["link"].to_numpy("int64"),
+        np.maximum(events["end_ns"] - starts, 0),
+        numbers[name.codes],
+        kinds[kind.codes],
+        events["link"],
     )
     return b"".join(varints(np.asarray(column, dtype=np.int64)) for column in columns)
 

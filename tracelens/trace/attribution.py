@@ -26,12 +26,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from tracelens.model import Location, RankRecording
+from tracelens.model import Location, RankRecording, TextColumn, TraceTable
 from tracelens.trace import clocked_lines, forward_lines, python_frames
 from tracelens.trace.nesting import NestedSpans, operations
-from tracelens.trace.tables import TraceRows, categorical
+from tracelens.trace.tables import TraceRows
 from tracelens.trace.waits import SOURCES
 
 Column = npt.NDArray[Any]
@@ -53,7 +52,7 @@ _Found = dict[int, _Origin]
 """Position of a wait to its origin."""
 
 
-def locate(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> pd.DataFrame:
+def locate(rows: TraceRows, waits: TraceTable, recording: RankRecording | None) -> TraceTable:
     """`waits` with its location columns filled where something tells."""
     if not len(waits):
         return waits
@@ -76,7 +75,7 @@ def _same_line(left: _Origin, right: _Origin | None) -> bool:
     return right is not None and (left.location.path, left.location.line) == (right.location.path, right.location.line)
 
 
-def _filled(waits: pd.DataFrame, origin_of: Mapping[int, _Origin]) -> pd.DataFrame:
+def _filled(waits: TraceTable, origin_of: Mapping[int, _Origin]) -> TraceTable:
     origins = [origin_of.get(at) for at in range(len(waits))]
     columns: dict[str, list[Any]] = {
         "path": [origin and origin.location.path for origin in origins],
@@ -84,15 +83,15 @@ def _filled(waits: pd.DataFrame, origin_of: Mapping[int, _Origin]) -> pd.DataFra
         "function": [origin and origin.location.function for origin in origins],
         "user_call": [origin and origin.call for origin in origins],
     }
-    objects = {key: pd.Series(values, dtype=object) for key, values in columns.items()}
-    source = categorical([SOURCES.index(origin.source if origin else "none") for origin in origins], SOURCES)
-    return waits.assign(**objects, location_source=source)
+    objects = {key: np.array(values, dtype=object) for key, values in columns.items()}
+    source = np.array([SOURCES.index(origin.source if origin else "none") for origin in origins])
+    return waits.with_columns(**objects, location_source=TextColumn.coded(source, SOURCES))
 
 
 # ---------------------------------------------------------------------------------------- what the recording tells
 
 
-def _by_mark(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> _Found:
+def _by_mark(rows: TraceRows, waits: TraceTable, recording: RankRecording | None) -> _Found:
     zero = rows.trace.base_unix_ns
     if recording is None or not recording.marks or zero is None:
         return {}
@@ -103,23 +102,23 @@ def _by_mark(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | No
     for thread, marks in by_thread.items():
         starts = np.array([mark.start_unix_ns - zero for mark in marks], dtype=np.int64)
         ends = np.array([mark.end_unix_ns - zero for mark in marks], dtype=np.int64)
-        mine = np.flatnonzero((waits["thread"] == thread).to_numpy())
-        for wait, at in zip(mine, _around(NestedSpans(starts, ends), waits.iloc[mine]), strict=True):
+        mine = np.flatnonzero(waits["thread"] == thread)
+        for wait, at in zip(mine, _around(NestedSpans(starts, ends), waits[mine]), strict=True):
             if at >= 0:
                 origins[int(wait)] = _Origin(marks[at].location, "mark", marks[at].call)
     return origins
 
 
-def _around(nest: NestedSpans, waits: pd.DataFrame) -> Column:
+def _around(nest: NestedSpans, waits: TraceTable) -> Column:
     """The span around each wait; by its middle first, because the two clocks may differ by microseconds."""
-    start, end = waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()
+    start, end = waits["start_ns"], waits["end_ns"]
     position = np.full(len(waits), -1, dtype=np.int64)
     for instant in ((start + end) // 2, start, end):
         position = np.where(position >= 0, position, nest.innermost(instant))
     return position
 
 
-def _by_sample(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | None) -> tuple[_Found, _Found]:
+def _by_sample(rows: TraceRows, waits: TraceTable, recording: RankRecording | None) -> tuple[_Found, _Found]:
     """Returns the origin of each wait by stack samples, and the part of these origins that is certain.
 
     The origin is the line seen most often on the wait's thread while it waited. One sample at the end of a wait may
@@ -130,8 +129,8 @@ def _by_sample(rows: TraceRows, waits: pd.DataFrame, recording: RankRecording | 
         return {}, {}
     samples = sorted(recording.samples, key=lambda sample: sample.unix_ns)
     times = np.array([sample.unix_ns - zero for sample in samples], dtype=np.int64)
-    first = np.searchsorted(times, waits["start_ns"].to_numpy())
-    last = np.searchsorted(times, waits["end_ns"].to_numpy(), side="right")
+    first = np.searchsorted(times, waits["start_ns"])
+    last = np.searchsorted(times, waits["end_ns"], side="right")
     origins: _Found = {}
     sure: _Found = {}
     for wait, (begin, end, thread) in enumerate(zip(first, last, waits["thread"], strict=True)):
@@ -157,8 +156,8 @@ class _Places:
     steps: Mapping[int, Mapping[_Key, Sequence[int]]]
 
 
-def _places(rows: TraceRows, waits: pd.DataFrame) -> _Places:
-    operation = operations(rows, waits["thread"].to_numpy(), waits["start_ns"].to_numpy())
+def _places(rows: TraceRows, waits: TraceTable) -> _Places:
+    operation = operations(rows, waits["thread"], waits["start_ns"])
     names = [rows.trace.names[rows.column("name")[row]] if row >= 0 else "" for row in operation]
     steps: dict[int, dict[_Key, list[int]]] = defaultdict(lambda: defaultdict(list))
     columns = (waits["step"], waits["api"], waits["kind"], names)
@@ -199,22 +198,22 @@ def _possible(known: Mapping[int, list[set[_Origin]]], count: int) -> list[_Orig
 # ------------------------------------------------------------------------------------------ the trace's own frames
 
 
-def _by_frame(rows: TraceRows, waits: pd.DataFrame, missing: Column) -> _Found:
-    picked = waits.iloc[missing]
-    places = python_frames.innermost(rows, picked["thread"].to_numpy(), picked["start_ns"].to_numpy())
+def _by_frame(rows: TraceRows, waits: TraceTable, missing: Column) -> _Found:
+    picked = waits[missing]
+    places = python_frames.innermost(rows, picked["thread"], picked["start_ns"])
     return {int(wait): _Origin(place, "stack") for wait, place in zip(missing, places, strict=True) if place}
 
 
-def _by_clock(rows: TraceRows, waits: pd.DataFrame, missing: Column, recording: RankRecording | None) -> _Found:
+def _by_clock(rows: TraceRows, waits: TraceTable, missing: Column, recording: RankRecording | None) -> _Found:
     """Waits of the training thread in calls that are not marked."""
-    picked, log = waits.iloc[missing], recording.lines if recording else None
-    threads, starts = picked["thread"].to_numpy(), picked["start_ns"].to_numpy()
+    picked, log = waits[missing], recording.lines if recording else None
+    threads, starts = picked["thread"], picked["start_ns"]
     lines = clocked_lines.locate(log, rows.trace.base_unix_ns, threads, starts)
     return {int(wait): _Origin(line, "clock") for wait, line in zip(missing, lines, strict=True) if line}
 
 
-def _by_forward(rows: TraceRows, waits: pd.DataFrame, missing: Column, recording: RankRecording | None) -> _Found:
+def _by_forward(rows: TraceRows, waits: TraceTable, missing: Column, recording: RankRecording | None) -> _Found:
     """Waits in the backward pass, where no line of the user's is under way."""
-    picked = waits.iloc[missing]
-    lines = forward_lines.locate(rows, picked["thread"].to_numpy(), picked["start_ns"].to_numpy(), recording)
+    picked = waits[missing]
+    lines = forward_lines.locate(rows, picked["thread"], picked["start_ns"], recording)
     return {int(wait): _Origin(line, "forward") for wait, line in zip(missing, lines, strict=True) if line}

@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from tracelens.messages import say
-from tracelens.model import Completeness, Coverage, StepSource
+from tracelens.model import Completeness, Coverage, StepSource, TraceTable
 from tracelens.trace import cuda_api
 from tracelens.trace.columns import Column, rows_among
 from tracelens.trace.load_notes import LoadNotes
@@ -58,10 +57,10 @@ def of_columns(
 
 
 def coverage(
-    rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, steps: pd.DataFrame, source: StepSource
+    rows: TraceRows, calls: TraceTable, ops: TraceTable, steps: TraceTable, source: StepSource
 ) -> tuple[Coverage, Mask]:
     """How much of the recording can be judged, and which steps are complete."""
-    kept = steps["kept"].to_numpy(dtype=np.bool_)
+    kept = steps["kept"]
     reason = rows.trace.completeness.reason
     if not reason:
         return Coverage(), np.ones(len(steps), dtype=np.bool_)
@@ -71,7 +70,7 @@ def coverage(
     judged = np.flatnonzero(complete & kept)
     span = None
     if len(judged):
-        starts, ends = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+        starts, ends = steps["start_ns"], steps["end_ns"]
         span = (int(starts[judged].min()), int(ends[judged].max()))
     return Coverage(reason, span, len(judged), len(steps) if source != "none" else 0), complete
 
@@ -90,12 +89,12 @@ def _captured(columns: Mapping[str, Column], names: tuple[str, ...], calls: Colu
     return captured
 
 
-def _complete_steps(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, steps: pd.DataFrame) -> Mask:
+def _complete_steps(rows: TraceRows, calls: TraceTable, ops: TraceTable, steps: TraceTable) -> Mask:
     """A step is complete if all work is there that may run in it: what it launches, and what was queued before it."""
-    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
-    called = calls["start_ns"].to_numpy()
-    linked = ops["call"].to_numpy() >= 0
-    lags = ops["end_ns"].to_numpy()[linked] - called[ops["call"].to_numpy()[linked]]
+    start, end = steps["start_ns"], steps["end_ns"]
+    called = calls["start_ns"]
+    linked = ops["call"] >= 0
+    lags = ops["end_ns"][linked] - called[ops["call"][linked]]
     queued = start - int(lags.max(initial=0))
     whole: Mask = np.equal(_sum_between(called, _unmatched(rows, calls), queued, end), 0)
     known = rows.trace.completeness
@@ -107,7 +106,7 @@ def _complete_steps(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, ste
     called_all = (expected > 0) & (unlinked <= MOST_UNLINKED * expected)
     if known.ended_early:
         # The driver may write one thread after the other: each goes on until the file ends in the middle of one.
-        called_all &= calls.groupby("thread")["start_ns"].max().min() >= end
+        called_all &= min(called[calls["thread"] == thread].max() for thread in np.unique(calls["thread"])) >= end
     elif not expected.any():  # without framework operations: steps that make as many calls as the others
         count = np.searchsorted(called, end) - np.searchsorted(called, start)
         called_all = count == np.bincount(count).argmax()
@@ -117,17 +116,17 @@ def _complete_steps(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, ste
     return complete
 
 
-def _unmatched(rows: TraceRows, calls: pd.DataFrame) -> Column:
+def _unmatched(rows: TraceRows, calls: TraceTable) -> Column:
     """1 for each call whose GPU work is not (all) in the file."""
     columns, selected = rows.trace.columns, rows.in_categories(RUNTIME)
-    leaving = [str(name) for name in calls["name"].cat.categories if _leaves_gpu_work(str(name))]
+    leaving = [str(name) for name in calls["name"].words if _leaves_gpu_work(str(name))]
     launching = among(calls["name"], *leaving) & ~_captured(columns, rows.trace.names, selected)
-    count, graphs = calls["ops"].to_numpy(), among(calls["kind"], "graph_launch")
+    count, graphs = calls["ops"], among(calls["kind"], "graph_launch")
     needed = np.where(graphs, count[graphs].max(initial=1), 1)
     return (launching & (count < needed)).astype(np.float64)
 
 
-def _unlinked_operations(rows: TraceRows, steps: pd.DataFrame) -> tuple[Column, Column]:
+def _unlinked_operations(rows: TraceRows, steps: TraceTable) -> tuple[Column, Column]:
     """Per step how many of the framework operations that should have launched work have no launch, and how many
     should. What an operation should do is what its name did, on its thread, in the step where it did so most."""
     operators, launches = rows.in_categories(OPERATORS), rows.in_categories(RUNTIME)
@@ -137,18 +136,22 @@ def _unlinked_operations(rows: TraceRows, steps: pd.DataFrame) -> tuple[Column, 
     operators = operators[columns["external_id"][operators] > 0]
     begin = columns["start_ns"][operators]
     linked = np.isin(columns["external_id"][operators], columns["external_id"][launches])
-    place = np.searchsorted(steps["start_ns"].to_numpy(), begin, side="right")
-    table = pd.DataFrame(
-        {"name": columns["name"][operators], "thread": columns["tid"][operators], "step": place, "linked": linked}
-    )
-    shares = table.groupby(["name", "thread", "step"])["linked"].mean()
-    on_thread = shares.groupby(["name", "thread"]).max()
-    anywhere = shares.groupby("name").max()
-    silent = table.groupby("thread")["linked"].transform("sum").to_numpy() == 0
-    own = on_thread.reindex(pd.MultiIndex.from_frame(table[["name", "thread"]])).to_numpy()
-    should = np.where(silent, anywhere.reindex(table["name"]).to_numpy(), own)
-    start, end = steps["start_ns"].to_numpy(), steps["end_ns"].to_numpy()
+    place = np.searchsorted(steps["start_ns"], begin, side="right")
+    name, thread = (np.unique(columns[key][operators], return_inverse=True)[1] for key in ("name", "tid"))
+    on_thread = np.unique(np.stack((name, thread)), axis=1, return_inverse=True)[1]
+    in_step = np.unique(np.stack((on_thread, place)), axis=1, return_inverse=True)[1]
+    share = (np.bincount(in_step, weights=linked) / np.bincount(in_step))[in_step]
+    silent = np.bincount(thread, weights=linked)[thread] == 0
+    should = np.where(silent, _largest(share, name), _largest(share, on_thread))
+    start, end = steps["start_ns"], steps["end_ns"]
     return _sum_between(begin, should - linked, start, end), _sum_between(begin, should, start, end)
+
+
+def _largest(values: Column, group: Column) -> Column:
+    """For each row the largest value in its group; `group`: numbers from 0, values are not negative."""
+    largest = np.zeros(int(group.max(initial=-1)) + 1)
+    np.maximum.at(largest, group, values)
+    return largest[group]
 
 
 def _sum_between(at: Column, values: Column, low: Column, high: Column) -> npt.NDArray[Any]:

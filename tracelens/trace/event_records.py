@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tracelens.model import EventUse, RankRecording, Trace
+from tracelens.model import EventUse, RankRecording, Trace, TraceTable
+from tracelens.trace.tables import among
 
 KIND_OF = {"record": "event_record", "wait": "stream_wait", "synchronize": "event_sync"}
 TOLERANCE_NS = 5_000
@@ -26,14 +26,14 @@ EARLIER = -2
 """The event was recorded before the trace began."""
 
 
-def with_records(calls: pd.DataFrame, trace: Trace, recording: RankRecording | None) -> pd.DataFrame:
+def with_records(calls: TraceTable, trace: Trace, recording: RankRecording | None) -> TraceTable:
     """The calls with `record`: for a stream wait or an event synchronize the position of the call that recorded what it
     refers to, for that call its own; `EARLIER` or `UNKNOWN`. A stream that the trace states takes precedence."""
     record = np.full(len(calls), UNKNOWN, dtype=np.int64)
-    stream = calls["stream"].to_numpy().copy()
+    stream = calls["stream"].copy()
     uses = recording.events if recording is not None else ()
     if trace.base_unix_ns is not None and len(calls) and uses:
-        began = int(calls["start_ns"].iloc[0]) - TOLERANCE_NS
+        began = int(calls["start_ns"][0]) - TOLERANCE_NS
         latest: dict[int, int] = {}
         for use, call in _matched(calls, uses, trace.base_unix_ns):
             if use.call == "record":
@@ -43,17 +43,17 @@ def with_records(calls: pd.DataFrame, trace: Trace, recording: RankRecording | N
                 record[call] = latest.get(use.event, EARLIER)
             if call >= 0 and use.stream is not None and stream[call] < 0 and 0 <= use.stream < MOST_STREAMS:
                 stream[call] = use.stream
-    return calls.assign(stream=stream, record=record)
+    return calls.with_columns(stream=stream, record=record)
 
 
-def _matched(calls: pd.DataFrame, uses: Iterable[EventUse], zero_ns: int) -> list[tuple[EventUse, int]]:
+def _matched(calls: TraceTable, uses: Iterable[EventUse], zero_ns: int) -> list[tuple[EventUse, int]]:
     """Each use that makes a call, in order of time, with the position of that call; -1 where the trace has none."""
-    kinds, threads = calls["kind"].astype(object).to_numpy(), calls["thread"].to_numpy()
-    starts = calls["start_ns"].to_numpy()
+    starts, threads = calls["start_ns"], calls["thread"]
     places: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
     for kind in KIND_OF.values():
-        for thread in np.unique(threads[kinds == kind]).tolist():
-            own: np.ndarray[Any, Any] = np.flatnonzero((kinds == kind) & (threads == thread))
+        of_kind = among(calls["kind"], kind)
+        for thread in np.unique(threads[of_kind]).tolist():
+            own: np.ndarray[Any, Any] = np.flatnonzero(of_kind & (threads == thread))
             places[kind, thread] = (starts[own].tolist(), own.tolist())
     taken: dict[tuple[str, int], int] = {}
     matches = []

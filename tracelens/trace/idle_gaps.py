@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
+from tracelens.model import TextColumn, TraceTable
 from tracelens.trace import intervals
 from tracelens.trace.intervals import IntervalSet
-from tracelens.trace.tables import among, categorical, step_of
+from tracelens.trace.tables import among, step_of
 from tracelens.trace.threads import Threads
 
 Column = npt.NDArray[Any]
@@ -43,11 +43,11 @@ SKEW_NS = 5_000
 class IdleInputs:
     """Input of the idle analysis. `overhead`: intervals in which the profiler itself blocked the host."""
 
-    calls: pd.DataFrame
-    ops: pd.DataFrame
-    waits: pd.DataFrame
-    loader: pd.DataFrame
-    steps: pd.DataFrame
+    calls: TraceTable
+    ops: TraceTable
+    waits: TraceTable
+    loader: TraceTable
+    steps: TraceTable
     overhead: IntervalSet
     threads: Threads
 
@@ -93,17 +93,20 @@ class _Pieces:
         self.cause[rows], self.wait[rows] = cause, wait
 
 
-def find(inputs: IdleInputs) -> pd.DataFrame:
+def find(inputs: IdleInputs) -> TraceTable:
     """The `gaps` table: inside kept steps, in order of start within each device."""
-    parts = [_device_gaps(inputs, int(device)) for device in np.unique(inputs.ops["device"].to_numpy())]
-    parts = parts or [_table({key: np.empty(0, dtype=np.int64) for key in _KEYS}, 0)]
-    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+    parts = [_device_gaps(inputs, int(device)) for device in np.unique(inputs.ops["device"])]
+    parts = parts or [{key: np.empty(0, dtype=np.int64) for key in ("device", *_KEYS)}]
+    columns = parts[0]
+    if len(parts) > 1:
+        columns = {key: np.concatenate([part[key] for part in parts]) for key in columns}
+    return TraceTable({**columns, "cause": TextColumn.coded(columns["cause"], CAUSES)})
 
 
-def idle_per_wait(gaps: pd.DataFrame, waits: int) -> Column:
+def idle_per_wait(gaps: TraceTable, waits: int) -> Column:
     """Idle ns that each of `waits` waits owns."""
-    owner = gaps["wait"].to_numpy()
-    length = (gaps["end_ns"] - gaps["start_ns"]).to_numpy()
+    owner = gaps["wait"]
+    length = gaps["end_ns"] - gaps["start_ns"]
     out = np.zeros(waits, dtype=np.int64)
     np.add.at(out, owner[owner >= 0], length[owner >= 0])
     return out
@@ -112,14 +115,9 @@ def idle_per_wait(gaps: pd.DataFrame, waits: int) -> Column:
 _KEYS = ("start_ns", "end_ns", "next_op", "cause", "wait", "step")
 
 
-def _table(columns: dict[str, Column], device: int) -> pd.DataFrame:
-    devices = np.full(len(columns["start_ns"]), device, dtype=np.int64)
-    return pd.DataFrame({"device": devices, **columns, "cause": categorical(columns["cause"], CAUSES)}, copy=False)
-
-
-def _device_gaps(inputs: IdleInputs, device: int) -> pd.DataFrame:
-    positions = np.flatnonzero(inputs.ops["device"].to_numpy() == device)
-    starts, ends = inputs.ops["start_ns"].to_numpy()[positions], inputs.ops["end_ns"].to_numpy()[positions]
+def _device_gaps(inputs: IdleInputs, device: int) -> dict[str, Column]:
+    positions = np.flatnonzero(inputs.ops["device"] == device)
+    starts, ends = inputs.ops["start_ns"][positions], inputs.ops["end_ns"][positions]
     busy = intervals.union(starts, ends)
     low = min(int(inputs.steps["start_ns"].min()), int(starts.min()))
     high = max(int(inputs.steps["end_ns"].max()), int(ends.max()))
@@ -128,21 +126,22 @@ def _device_gaps(inputs: IdleInputs, device: int) -> pd.DataFrame:
     _assign_timely(pieces, gaps)
     for group in np.unique(gaps.group[gaps.late]):
         pieces = _assign_late(inputs, gaps, pieces, busy, int(group))
-    return _table(_merged(pieces, gaps), device)
+    merged = _merged(pieces, gaps)
+    return {"device": np.full(len(merged["start_ns"]), device, dtype=np.int64), **merged}
 
 
 def _gaps(inputs: IdleInputs, idle: IntervalSet, positions: Column, starts: Column) -> _Gaps:
     follows = np.searchsorted(starts, idle[1])
     exists = follows < len(positions)
     next_op = np.where(exists, positions[np.minimum(follows, len(positions) - 1)], -1)
-    call = np.where(exists, inputs.ops["call"].to_numpy()[next_op], -1)
+    call = np.where(exists, inputs.ops["call"][next_op], -1)
     start, end, thread = (
-        inputs.calls[key].to_numpy()[call] if len(inputs.calls) else call for key in ("start_ns", "end_ns", "thread")
+        inputs.calls[key][call] if len(inputs.calls) else call for key in ("start_ns", "end_ns", "thread")
     )
     launch, issued = (np.where(call >= 0, np.minimum(instant, idle[1]), idle[1]) for instant in (start, end))
     copies = np.flatnonzero(among(inputs.waits["kind"], "h2d"))
     staging = np.full(len(inputs.calls) + 1, -1, dtype=np.int64)
-    staging[inputs.waits["call"].to_numpy()[copies]] = copies
+    staging[inputs.waits["call"][copies]] = copies
     known = (call >= 0) | ~exists
     group = np.where(call >= 0, _issuing_group(inputs, thread), _LOOP)
     return _Gaps(idle[0], idle[1], next_op, launch, issued, group, staging[call], known & (launch > idle[0]))
@@ -159,7 +158,7 @@ def _issuing_group(inputs: IdleInputs, threads: Column) -> Column:
 def _pieces(inputs: IdleInputs, gaps: _Gaps) -> _Pieces:
     """Cut the gaps wherever an owner may change, and keep what lies in a kept step."""
     tables = (inputs.steps, inputs.waits, inputs.loader)
-    bounds = [table[key].to_numpy() for table in tables for key in ("start_ns", "end_ns")]
+    bounds = [table[key] for table in tables for key in ("start_ns", "end_ns")]
     own = [np.maximum(instant, gaps.start) for instant in (gaps.launch, gaps.issued, gaps.end - LAUNCH_NS)]
     edges = intervals.distinct(np.concatenate([gaps.start, gaps.end, *own, *bounds, *inputs.overhead]))
     start = edges[:-1]
@@ -168,7 +167,7 @@ def _pieces(inputs: IdleInputs, gaps: _Gaps) -> _Pieces:
     gap = np.cumsum(begins, dtype=np.int32) - np.int32(1)
     step = step_of(start, inputs.steps).astype(np.int32)
     chosen = (gap >= 0) & (step >= 0) & (start < gaps.end[gap] if len(gaps) else False)
-    chosen &= inputs.steps["kept"].to_numpy()[step]
+    chosen &= inputs.steps["kept"][step]
     count = int(np.count_nonzero(chosen))
     cause, wait = np.full(count, OTHER, dtype=np.int8), np.full(count, -1, dtype=np.int32)
     return _Pieces(start[chosen], edges[1:][chosen], gap[chosen], step[chosen], cause, wait)
@@ -186,8 +185,8 @@ def _assign_timely(pieces: _Pieces, gaps: _Gaps) -> None:
 def _assign_late(inputs: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: IntervalSet, group: int) -> _Pieces:
     """Gaps that began because the host launched late: each part belongs to what the host did before that launch."""
     mine = (gaps.late & (gaps.group == group))[pieces.gap]
-    edge = inputs.waits["window_edge"].to_numpy(dtype=np.bool_)
-    waits = np.flatnonzero((_issuing_group(inputs, inputs.waits["thread"].to_numpy()) == group) & ~edge)
+    edge = inputs.waits["window_edge"]
+    waits = np.flatnonzero((_issuing_group(inputs, inputs.waits["thread"]) == group) & ~edge)
     alloc = among(inputs.waits["kind"], "alloc")
     before = pieces.start < gaps.launch[pieces.gap]
     inside = _inside(inputs.waits, waits, pieces.start)
@@ -204,7 +203,7 @@ def _assign_late(inputs: IdleInputs, gaps: _Gaps, pieces: _Pieces, busy: Interva
     if group == _LOOP:
         loading = intervals.union(inputs.loader["start_ns"], inputs.loader["end_ns"])
         pieces.assign(mine & before & intervals.inside(loading, pieces.start), LOADER)
-    real = waits[(inputs.waits["wait_ns"].to_numpy()[waits] > 0) & ~alloc[waits]]
+    real = waits[(inputs.waits["wait_ns"][waits] > 0) & ~alloc[waits]]
     return _assign_after_waits(inputs, pieces, np.flatnonzero(mine), real, busy) if len(real) else pieces
 
 
@@ -215,8 +214,8 @@ def _assign_after_waits(inputs: IdleInputs, pieces: _Pieces, mine: Column, real:
     work while the host went on. Idle time uses the lead up, in order; idle time beyond it would have occurred anyway
     and stays with the host. A wait for work that was already done has no lead and owns only the time of its own call.
     """
-    start = inputs.waits["start_ns"].to_numpy()[real]
-    done = start + inputs.waits["wait_ns"].to_numpy()[real]
+    start = inputs.waits["start_ns"][real]
+    done = start + inputs.waits["wait_ns"][real]
     lead, length = intervals.covered(busy, start, done), pieces.length[mine]
     order = np.argsort(np.concatenate((done, pieces.start[mine])), kind="stable")  # of equals, the wait comes first
     account = np.cumsum(np.concatenate((lead, -length))[order])
@@ -243,13 +242,13 @@ def _split(pieces: _Pieces, rows: Column, covered: Column, owner: Column) -> _Pi
     return _Pieces(**{key: values[order] for key, values in joined.items()})
 
 
-def _inside(waits: pd.DataFrame, chosen: Column, at: Column) -> Column:
+def _inside(waits: TraceTable, chosen: Column, at: Column) -> Column:
     """The wait in which each instant lies, -1 if in none."""
     if not len(chosen):
         return np.full(len(at), -1, dtype=np.int64)
-    last = np.searchsorted(waits["start_ns"].to_numpy()[chosen], at, side="right") - 1
+    last = np.searchsorted(waits["start_ns"][chosen], at, side="right") - 1
     candidate = chosen[np.maximum(last, 0)]
-    return np.where((last >= 0) & (at < waits["end_ns"].to_numpy()[candidate]), candidate, -1)
+    return np.where((last >= 0) & (at < waits["end_ns"][candidate]), candidate, -1)
 
 
 def _merged(pieces: _Pieces, gaps: _Gaps) -> dict[str, Column]:

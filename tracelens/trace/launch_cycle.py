@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from tracelens.trace.tables import among, codes
+from tracelens.model import TraceTable
+from tracelens.trace.tables import among
 
 Column = npt.NDArray[Any]
 
@@ -32,7 +32,7 @@ SHORTEST = 4
 """Launches per step: a period of less is a single kernel in a row."""
 
 
-def boundaries(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+def boundaries(calls: TraceTable, ops: TraceTable) -> Column:
     """Start times of the calls that begin each period; empty where the sequence has none."""
     sequence, started = _sequence(calls, ops)
     if len(sequence) < FEWEST * SHORTEST:
@@ -43,20 +43,20 @@ def boundaries(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
     return np.unique(started[sequence == anchor])
 
 
-def _sequence(calls: pd.DataFrame, ops: pd.DataFrame) -> tuple[Column, Column]:
+def _sequence(calls: TraceTable, ops: TraceTable) -> tuple[Column, Column]:
     """Names of GPU work in launch order, with the time of each launch."""
-    call = ops["call"].to_numpy()
+    call = ops["call"]
     linked = np.flatnonzero(call >= 0)
     if not len(linked):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    started = calls["start_ns"].to_numpy()[call[linked]]
+    started = calls["start_ns"][call[linked]]
     order = np.lexsort((linked, started))
-    return codes(ops["name"])[linked][order], started[order]
+    return ops["name"].codes[linked][order], started[order]
 
 
-def _copies_in(ops: pd.DataFrame) -> frozenset[int]:
+def _copies_in(ops: TraceTable) -> frozenset[int]:
     """Names of host-to-device copies: where several kernels mark the period, a step begins with its batch."""
-    return frozenset(np.unique(codes(ops["name"])[among(ops["direction"], "h2d")]).tolist())
+    return frozenset(np.unique(ops["name"].codes[among(ops["direction"], "h2d")]).tolist())
 
 
 def _anchor(sequence: Column, copies: frozenset[int]) -> int | None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+
+from tracelens.model import TraceTable
+from tracelens.trace.tables import among
 
 FACTOR = 1.5
 """Steps of one loop differed by up to 1.3 x on a busy shared host; outliers from 1.5 x to 3.4 x."""
@@ -21,22 +23,23 @@ FEWEST_STEPS = 8
 BY_WORKERS = "MultiProcessing"
 
 
-def find(step: pd.DataFrame, calls: pd.DataFrame, loader: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def find(step: TraceTable, calls: TraceTable, loader: TraceTable) -> npt.NDArray[np.bool_]:
     """A mask over the rows of `step`: kept steps that the machine made slow."""
-    kept = step["kept"].to_numpy(dtype=np.bool_)
+    kept = step["kept"]
     none = np.zeros(len(step), dtype=np.bool_)
     if kept.sum() < FEWEST_STEPS or not len(calls):
         return none
-    duration = (step["end_ns"] - step["start_ns"]).to_numpy() - _waiting_for_workers(step, loader)
-    made = np.bincount(calls["step"].to_numpy()[calls["step"].to_numpy() >= 0], minlength=len(step))
+    duration = (step["end_ns"] - step["start_ns"]) - _waiting_for_workers(step, loader)
+    made = np.bincount(calls["step"][calls["step"] >= 0], minlength=len(step))
     usual_calls = np.bincount(made[kept]).argmax()
     slow = kept & (made == usual_calls) & (duration > FACTOR * np.median(duration[kept]))
     return slow if slow.sum() <= MOST_SHARE * kept.sum() else none
 
 
-def _waiting_for_workers(step: pd.DataFrame, loader: pd.DataFrame) -> npt.NDArray[np.int64]:
+def _waiting_for_workers(step: TraceTable, loader: TraceTable) -> npt.NDArray[np.int64]:
     """Per step, the time inside a DataLoader that has workers."""
-    own = loader[(loader["step"] >= 0) & loader["name"].astype(str).str.contains(BY_WORKERS)]
+    with_workers = among(loader["name"], *(name for name in loader["name"].words if BY_WORKERS in name))
+    own = loader[(loader["step"] >= 0) & with_workers]
     spent = np.zeros(len(step), dtype=np.int64)
-    np.add.at(spent, own["step"].to_numpy(), (own["end_ns"] - own["start_ns"]).to_numpy())
+    np.add.at(spent, own["step"], (own["end_ns"] - own["start_ns"]))
     return spent

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from tracelens.model import RankRecording, StepSource
+from tracelens.model import RankRecording, StepSource, TraceTable
 from tracelens.trace import cuda_api, launch_cycle
 from tracelens.trace.idle_gaps import LAUNCH_NS
 from tracelens.trace.tables import TraceRows, among
@@ -30,8 +29,8 @@ PARTIAL = 0.5
 
 
 def find(
-    rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, threads: Threads, recording: RankRecording | None
-) -> tuple[pd.DataFrame, StepSource]:
+    rows: TraceRows, calls: TraceTable, ops: TraceTable, threads: Threads, recording: RankRecording | None
+) -> tuple[TraceTable, StepSource]:
     """The steps, and what told them apart."""
     marked = _profiler_steps(rows, threads)
     if len(marked):
@@ -63,9 +62,9 @@ def _profiler_steps(rows: TraceRows, threads: Threads) -> dict[str, Column]:
     return {"number": np.array(numbers, dtype=np.int64), "start_ns": start, "end_ns": end} if len(start) else {}
 
 
-def _launches(calls: pd.DataFrame, threads: Threads) -> Column:
-    chosen = among(calls["kind"], *cuda_api.STARTS_WORK) & np.isin(calls["thread"].to_numpy(), threads.loop)
-    return calls["start_ns"].to_numpy()[chosen]
+def _launches(calls: TraceTable, threads: Threads) -> Column:
+    chosen = among(calls["kind"], *cuda_api.STARTS_WORK) & np.isin(calls["thread"], threads.loop)
+    return calls["start_ns"][chosen]
 
 
 def _whole(marked: dict[str, Column], launches: Column, attributed: Column) -> Column:
@@ -98,14 +97,14 @@ def _by_annotation(rows: TraceRows, threads: Threads) -> list[tuple[Column, Step
     return [by_update, by_batch] if accumulates else [by_batch, by_update]
 
 
-def _between(boundaries: Column) -> pd.DataFrame:
+def _between(boundaries: Column) -> TraceTable:
     """Complete steps lie between two boundaries; what is before the first and after the last is not one."""
     edges = {"number": np.arange(len(boundaries) - 1), "start_ns": boundaries[:-1], "end_ns": boundaries[1:]}
     kept = np.ones(len(boundaries) - 1, dtype=np.bool_)
     return _frame(edges, kept, ~kept)
 
 
-def _span(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFrame:
+def _span(rows: TraceRows, calls: TraceTable, ops: TraceTable) -> TraceTable:
     """One step from the first to the last thing that happened on the GPU (on the host, without one).
 
     It begins no earlier than a launch takes: what the GPU did before its first recorded operation was not recorded.
@@ -120,6 +119,6 @@ def _span(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> pd.DataFra
     return _between(np.array([start, max(end, start + 1)], dtype=np.int64))
 
 
-def _frame(marked: dict[str, Column], whole: Column, attributed: Column) -> pd.DataFrame:
+def _frame(marked: dict[str, Column], whole: Column, attributed: Column) -> TraceTable:
     kept = whole & ~attributed
-    return pd.DataFrame({**marked, "kept": kept, "attributed": attributed})
+    return TraceTable({**marked, "kept": kept, "attributed": attributed})

@@ -6,15 +6,14 @@ plus the rows of other categories that later stages ask for by name. The link is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from tracelens.model import Trace
+from tracelens.model import TextColumn, Trace, TraceTable
 from tracelens.trace import cuda_api
 from tracelens.trace.columns import SYNC_KINDS, rows_among
 
@@ -56,18 +55,9 @@ class TraceRows:
         return [self.trace.names[code] for code in self.column("name")[rows]]
 
 
-def categorical(codes: npt.ArrayLike, words: Iterable[str]) -> pd.Categorical:
-    return pd.Categorical.from_codes(np.asarray(codes), categories=pd.Index(list(words), dtype=object))
-
-
-def among(column: pd.Series[Any], *words: str) -> Column:
-    """Which rows of a column that `categorical` made hold one of `words`: codes are compared, not texts."""
-    return rows_among(codes(column), cast(pd.CategoricalDtype, column.dtype).categories, words)
-
-
-def codes(column: pd.Series[Any]) -> Column:
-    """Of a column that `categorical` made: positions in its words."""
-    return np.asarray(cast(pd.Categorical, column.array).codes)
+def among(column: TextColumn, *words: str) -> Column:
+    """Which rows hold one of `words`: codes are compared, not texts."""
+    return rows_among(column.codes, column.words, words)
 
 
 def processes(rows: TraceRows) -> int:
@@ -76,7 +66,7 @@ def processes(rows: TraceRows) -> int:
     return len(np.unique(pid)) if len(pid) and pid.min() != pid.max() else min(len(pid), 1)
 
 
-def build(rows: TraceRows) -> tuple[pd.DataFrame, pd.DataFrame]:
+def build(rows: TraceRows) -> tuple[TraceTable, TraceTable]:
     """`calls` and `ops`, linked, with `step` still -1."""
     call_rows, op_rows = rows.in_categories(RUNTIME), rows.in_categories(GPU)
     calls, ops = _calls(rows, call_rows), _ops(rows, op_rows)
@@ -84,35 +74,32 @@ def build(rows: TraceRows) -> tuple[pd.DataFrame, pd.DataFrame]:
     call = _launching_call(calls, ops, correlation)
     if processes(rows) > 1:
         call = _nearest_call(calls, ops, correlation, call)
-    ops["call"] = call
     linked = np.flatnonzero(call >= 0)
     first = np.full(len(calls), -1, dtype=np.int64)
     first[call[linked][::-1]] = linked[::-1]  # reversed, so that the earliest op of a call is written last
-    calls["op"], calls["ops"] = first, np.bincount(call[linked], minlength=len(calls))
-    stream = np.where(first >= 0, ops["stream"].to_numpy()[first] if len(ops) else -1, -1)
-    calls["stream"] = stream
-    _add_sync_targets(rows, calls)
-    return calls, ops
+    stream = np.where(first >= 0, ops["stream"][first] if len(ops) else -1, -1)
+    count = np.bincount(call[linked], minlength=len(calls))
+    calls = calls.with_columns(op=first, ops=count, stream=stream)
+    return _with_sync_targets(rows, calls), ops.with_columns(call=call)
 
 
-def _calls(rows: TraceRows, selected: Column) -> pd.DataFrame:
+def _calls(rows: TraceRows, selected: Column) -> TraceTable:
     codes, names = _recode(rows, selected)
     kinds = np.array([cuda_api.KINDS.index(cuda_api.kind(name)) for name in names], dtype=np.int8)
-    return pd.DataFrame(
+    return TraceTable(
         {
             "thread": rows.column("tid")[selected],
-            "name": categorical(codes, names),
-            "kind": categorical(kinds[codes], cuda_api.KINDS),
+            "name": TextColumn.coded(codes, names),
+            "kind": TextColumn.coded(kinds[codes], cuda_api.KINDS),
             "start_ns": rows.column("start_ns")[selected],
             "end_ns": rows.column("end_ns")[selected],
             "correlation": rows.column("correlation")[selected],
             **dict.fromkeys(("stream", "event", "op", "ops", "step"), _unknown(len(selected))),
-        },
-        copy=False,
+        }
     )
 
 
-def _ops(rows: TraceRows, selected: Column) -> pd.DataFrame:
+def _ops(rows: TraceRows, selected: Column) -> TraceTable:
     codes, names = _recode(rows, selected)
     category = rows.column("category")[selected]
     is_copy, is_memset = (
@@ -126,20 +113,19 @@ def _ops(rows: TraceRows, selected: Column) -> pd.DataFrame:
         direction[code] = DIRECTIONS.index(cuda_api.direction(names[code]))
         memory[code] = MEMORY.index(cuda_api.memory(names[code]))
     device, process = rows.column("device")[selected].astype(np.int64), rows.column("pid")[selected]
-    return pd.DataFrame(
+    return TraceTable(
         {
-            "kind": categorical(kind, OP_KINDS),
-            "direction": categorical(np.where(is_copy, direction[codes] if len(codes) else 0, 0), DIRECTIONS),
-            "memory": categorical(np.where(is_copy, memory[codes] if len(codes) else 0, 0), MEMORY),
-            "name": categorical(codes, names),
+            "kind": TextColumn.coded(kind, OP_KINDS),
+            "direction": TextColumn.coded(np.where(is_copy, direction[codes] if len(codes) else 0, 0), DIRECTIONS),
+            "memory": TextColumn.coded(np.where(is_copy, memory[codes] if len(codes) else 0, 0), MEMORY),
+            "name": TextColumn.coded(codes, names),
             "device": np.where(device >= 0, device, process),  # Kineto's pid of a GPU row is the device
             "stream": rows.column("stream")[selected].astype(np.int64),
             "start_ns": rows.column("start_ns")[selected],
             "end_ns": rows.column("end_ns")[selected],
             "bytes": rows.column("bytes")[selected],
             **dict.fromkeys(("call", "step"), _unknown(len(selected))),
-        },
-        copy=False,
+        }
     )
 
 
@@ -158,12 +144,12 @@ def _recode(rows: TraceRows, selected: Column) -> tuple[Column, list[str]]:
     return merged[codes], list(place)
 
 
-def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column) -> Column:
+def _launching_call(calls: TraceTable, ops: TraceTable, correlation: Column) -> Column:
     """Position of the call that launched each op, -1 where the trace has none."""
     if not len(calls) or not len(ops):
         return np.full(len(ops), -1, dtype=np.int64)
     starts_work = among(calls["kind"], *cuda_api.STARTS_WORK)
-    keys = calls["correlation"].to_numpy()
+    keys = calls["correlation"]
     order = np.concatenate((np.flatnonzero(starts_work), np.flatnonzero(~starts_work)))
     order = order[np.argsort(keys[order], kind="stable")]  # of equal ids the one that can launch, then the earliest
     at = np.searchsorted(keys[order], correlation)
@@ -171,40 +157,36 @@ def _launching_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column)
     return np.where((keys[candidate] == correlation) & (correlation > 0), candidate, -1)
 
 
-def _nearest_call(calls: pd.DataFrame, ops: pd.DataFrame, correlation: Column, otherwise: Column) -> Column:
+def _nearest_call(calls: TraceTable, ops: TraceTable, correlation: Column, otherwise: Column) -> Column:
     """Where several processes count their calls from 1: of the calls of that number the last one before the op ran."""
     launching = np.flatnonzero(among(calls["kind"], *cuda_api.STARTS_WORK))
-    called = pd.DataFrame(
-        {
-            "at": calls["start_ns"].to_numpy()[launching],
-            "correlation": calls["correlation"].to_numpy()[launching],
-            "call": launching,
-        }
-    )
-    ran = pd.DataFrame({"at": ops["start_ns"].to_numpy(), "correlation": correlation})
-    nearest = pd.merge_asof(ran, called.sort_values("at", kind="stable"), on="at", by="correlation")["call"]
-    return np.where(nearest.notna().to_numpy() & (otherwise >= 0), nearest.fillna(-1).to_numpy(), otherwise).astype(
-        np.int64
-    )
+    number = np.concatenate((calls["correlation"][launching], correlation))
+    at = np.concatenate((calls["start_ns"][launching], ops["start_ns"]))
+    order = np.lexsort((at, number))  # stable: of the same instant, the call comes first
+    called = np.where(order < len(launching), np.arange(len(order)), -1)
+    last = np.maximum.accumulate(called)
+    same = (last >= 0) & (number[order] == number[order[last]])
+    nearest = np.full(len(order), -1, dtype=np.int64)
+    nearest[order[same]] = launching[order[last[same]]]
+    found = nearest[len(launching) :]
+    return np.where((found >= 0) & (otherwise >= 0), found, otherwise)
 
 
-def _add_sync_targets(rows: TraceRows, calls: pd.DataFrame) -> None:
+def _with_sync_targets(rows: TraceRows, calls: TraceTable) -> TraceTable:
     """From `cuda_sync` rows: which stream a call waits for, which event it waits for or recorded."""
     sync = rows.in_categories(("cuda_sync",))
     sync = sync[rows.column("correlation")[sync] > 0]
     if not len(sync) or not len(calls):
-        return
-    position = pd.Series(np.arange(len(calls)), index=calls["correlation"].to_numpy())
-    position = position[~position.index.duplicated()]
-    call = position.reindex(rows.column("correlation")[sync]).fillna(-1).to_numpy().astype(np.int64)
+        return calls
+    call = _first_position(calls["correlation"], rows.column("correlation")[sync])
     event_kinds = [SYNC_KINDS.index("Event Sync"), SYNC_KINDS.index("Stream Wait Event")]
     on_event = np.isin(rows.column("sync_kind")[sync], event_kinds)
-    stream, event = calls["stream"].to_numpy().copy(), calls["event"].to_numpy().copy()
+    stream, event = calls["stream"].copy(), calls["event"].copy()
     waited = np.where(on_event & (rows.column("sync_kind")[sync] == 0), -1, rows.column("stream")[sync])
     known = call >= 0
     stream[call[known]] = np.where(stream[call[known]] >= 0, stream[call[known]], waited[known])
     event[call[known & on_event]] = rows.column("wait_event")[sync][known & on_event]
-    record = position.reindex(rows.column("wait_record")[sync]).fillna(-1).to_numpy().astype(np.int64)
+    record = _first_position(calls["correlation"], rows.column("wait_record")[sync])
     recorded = (record >= 0) & on_event & (rows.column("wait_record")[sync] > 0)
     event[record[recorded]] = rows.column("wait_event")[sync][recorded]
     stream[record[recorded]] = rows.column("wait_stream")[sync][recorded]
@@ -213,13 +195,20 @@ def _add_sync_targets(rows: TraceRows, calls: pd.DataFrame) -> None:
         rows.column("wait_stream")[sync][recorded & known],
         stream[call[recorded & known]],
     )
-    calls["stream"], calls["event"] = stream, event
+    return calls.with_columns(stream=stream, event=event)
 
 
-def step_of(starts: Column, steps: pd.DataFrame) -> Column:
+def _first_position(values: Column, wanted: Column) -> Column:
+    """Where each of `wanted` first occurs in `values`, which are some; -1 where it does not."""
+    distinct, first = np.unique(values, return_index=True)
+    at = np.minimum(np.searchsorted(distinct, wanted), len(distinct) - 1)
+    return np.where(distinct[at] == wanted, first[at], -1)
+
+
+def step_of(starts: Column, steps: TraceTable) -> Column:
     """Position of the step that contains each instant, -1 outside."""
     if not len(steps):
         return np.full(len(starts), -1, dtype=np.int64)
-    position = np.searchsorted(steps["start_ns"].to_numpy(), starts, side="right") - 1
-    within = (position >= 0) & (starts < steps["end_ns"].to_numpy()[np.maximum(position, 0)])
+    position = np.searchsorted(steps["start_ns"], starts, side="right") - 1
+    within = (position >= 0) & (starts < steps["end_ns"][np.maximum(position, 0)])
     return np.where(within, position, -1)

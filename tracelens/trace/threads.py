@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
+from tracelens.model import TraceTable
 from tracelens.trace.tables import TraceRows, among
 
 STEP, LOADER, OPTIMIZER = "ProfilerStep", "enumerate(DataLoader)", "Optimizer.step"
@@ -41,7 +41,7 @@ class Threads:
         return self.autograd if self.main is None else (self.main, *self.autograd)
 
 
-def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
+def find(rows: TraceRows, calls: TraceTable, ops: TraceTable) -> Threads:
     """By annotations and autograd's own rows.
 
     Where there are none (a C++ program), the thread that waits for the GPU is the main thread, and one that launches
@@ -56,13 +56,13 @@ def find(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame) -> Threads:
     return Threads(main, tuple(sorted(workers - {main})))
 
 
-def _main(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[int]) -> int | None:
+def _main(rows: TraceRows, calls: TraceTable, ops: TraceTable, workers: set[int]) -> int | None:
     marks = rows.in_categories(MARKS)
     for prefix in (STEP, OPTIMIZER, LOADER):
         marked = rows.named(marks, lambda name, prefix=prefix: name.startswith(prefix))  # type: ignore[misc]
         if len(marked):
             return _most_frequent(rows.column("tid")[marked])
-    issued = calls["thread"].to_numpy()
+    issued = calls["thread"]
     meeting = issued[_meets_the_gpu(calls, ops)] if not workers else issued[:0]
     for threads in (meeting, issued, rows.column("tid")[rows.in_categories(("cpu_op",))]):
         others = threads[~np.isin(threads, list(workers))]
@@ -71,38 +71,38 @@ def _main(rows: TraceRows, calls: pd.DataFrame, ops: pd.DataFrame, workers: set[
     return _most_frequent(issued) if len(calls) else None
 
 
-def _meets_the_gpu(calls: pd.DataFrame, ops: pd.DataFrame) -> Column:
+def _meets_the_gpu(calls: TraceTable, ops: TraceTable) -> Column:
     """Calls that bring batches, take values or wait, of threads that launch kernels: the loop makes them, a backward
     pass does not, and a thread that does nothing else uploads for the loop."""
     carries = _launches(calls, among(ops["direction"], "h2d", "d2h"))
-    computing = np.unique(calls["thread"].to_numpy()[_launches(calls, _computes(ops))])
-    return (among(calls["kind"], *_SYNCS) | carries) & np.isin(calls["thread"].to_numpy(), computing)
+    computing = np.unique(calls["thread"][_launches(calls, _computes(ops))])
+    return (among(calls["kind"], *_SYNCS) | carries) & np.isin(calls["thread"], computing)
 
 
-def _taking_over(calls: pd.DataFrame, ops: pd.DataFrame, main: int) -> set[int]:
+def _taking_over(calls: TraceTable, ops: TraceTable, main: int) -> set[int]:
     """Threads that launch kernels while the main thread is outside every call: they run its backward passes."""
     kernels = _launches(calls, _computes(ops))
-    others = np.unique(calls["thread"].to_numpy()[kernels])
+    others = np.unique(calls["thread"][kernels])
     return {int(thread) for thread in others if thread != main and _hands_over(calls, kernels, main, thread)}
 
 
-def _computes(ops: pd.DataFrame) -> Column:
+def _computes(ops: TraceTable) -> Column:
     return among(ops["kind"], "kernel", "collective")
 
 
-def _launches(calls: pd.DataFrame, chosen: Column) -> Column:
+def _launches(calls: TraceTable, chosen: Column) -> Column:
     """Which calls launch one of the chosen operations."""
-    op = calls["op"].to_numpy()
+    op = calls["op"]
     out = np.zeros(len(calls), dtype=np.bool_)
     out[op >= 0] = chosen[op[op >= 0]]
     return out
 
 
-def _hands_over(calls: pd.DataFrame, kernels: Column, main: int, other: int) -> bool:
-    thread = calls["thread"].to_numpy()
+def _hands_over(calls: TraceTable, kernels: Column, main: int, other: int) -> bool:
+    thread = calls["thread"]
     both = np.flatnonzero((thread == main) | (thread == other))
     mine = thread[both] == main
-    start, end = calls["start_ns"].to_numpy()[both], calls["end_ns"].to_numpy()[both]
+    start, end = calls["start_ns"][both], calls["end_ns"][both]
     busy_until = np.maximum.accumulate(np.where(mine, end, np.iinfo(np.int64).min))
     run = np.cumsum(mine)  # calls of the other thread between the same two calls of the main thread are one run
     launched = ~mine & kernels[both]

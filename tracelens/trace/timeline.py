@@ -7,10 +7,9 @@ parts are made; each part is a module: threads, tables (calls and GPU work), ste
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from tracelens.messages import say
-from tracelens.model import RankRecording, StepSource, Tables, Timeline, Trace
+from tracelens.model import RankRecording, StepSource, Tables, TextColumn, Timeline, Trace, TraceTable
 from tracelens.trace import (
     attribution,
     completeness,
@@ -36,16 +35,16 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     calls = event_records.with_records(calls, trace, recording)
     loop_threads = threads.find(rows, calls, ops)
     step, source = steps.find(rows, calls, ops, loop_threads, recording)
-    _add_steps(calls, ops, step, source)
+    calls, ops = _with_steps(calls, ops, step, source)
     loader = _loader(rows, loop_threads, step)
     slow = slow_steps.find(step, calls, loader)
-    step["kept"] &= ~slow
+    step = step.with_columns(kept=step["kept"] & ~slow)
     notes = _notes(ops, step, source, int(slow.sum()))
     covered, complete = completeness.coverage(rows, calls, ops, step, source)
-    step["kept"] &= complete
+    step = step.with_columns(kept=step["kept"] & complete)
     wait = waits.find(rows, calls, ops, source)
     gaps = idle_gaps.find(idle_gaps.IdleInputs(calls, ops, wait, loader, step, _overhead(rows, wait), loop_threads))
-    wait["gpu_idle_ns"] = idle_gaps.idle_per_wait(gaps, len(wait))
+    wait = wait.with_columns(gpu_idle_ns=idle_gaps.idle_per_wait(gaps, len(wait)))
     wait = waits.without_explicit_synchronizes(attribution.locate(rows, wait, recording))
     freed_memory.give_back()
     return Timeline(
@@ -55,48 +54,49 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
         main_thread=loop_threads.main,
         autograd_threads=loop_threads.autograd,
         notes=(*_several(rows, ops), *notes),
-        unknown_waits=tuple(sorted(filter(cuda_api.unknown_wait, map(str, calls["name"].cat.categories)))),
+        unknown_waits=tuple(sorted(filter(cuda_api.unknown_wait, calls["name"].words))),
         coverage=covered,
     )
 
 
-def _add_steps(calls: pd.DataFrame, ops: pd.DataFrame, step: pd.DataFrame, source: StepSource) -> None:
+def _with_steps(
+    calls: TraceTable, ops: TraceTable, step: TraceTable, source: StepSource
+) -> tuple[TraceTable, TraceTable]:
     """A call belongs to the step in which it begins, GPU work to the step of its launch."""
     if source == "none":
-        calls["step"], ops["step"] = 0, 0
-        return
-    calls["step"] = tables.step_of(calls["start_ns"].to_numpy(), step)
-    call = ops["call"].to_numpy()
-    own = tables.step_of(ops["start_ns"].to_numpy(), step)
-    ops["step"] = np.where(call >= 0, calls["step"].to_numpy()[call], own) if len(calls) else own
+        first = np.zeros(max(len(calls), len(ops)), dtype=np.int64)
+        return calls.with_columns(step=first[: len(calls)]), ops.with_columns(step=first[: len(ops)])
+    called = tables.step_of(calls["start_ns"], step)
+    call = ops["call"]
+    own = tables.step_of(ops["start_ns"], step)
+    own = np.where(call >= 0, called[call], own) if len(calls) else own
+    return calls.with_columns(step=called), ops.with_columns(step=own)
 
 
-def _loader(rows: TraceRows, loop_threads: Threads, step: pd.DataFrame) -> pd.DataFrame:
+def _loader(rows: TraceRows, loop_threads: Threads, step: TraceTable) -> TraceTable:
     spans = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(LOADER))
     spans = spans[rows.column("tid")[spans] == loop_threads.main]
     codes, names = np.unique(np.array(rows.names(spans), dtype=object), return_inverse=True)[::-1]
-    return pd.DataFrame(
+    return TraceTable(
         {
             "thread": rows.column("tid")[spans],
             "start_ns": rows.column("start_ns")[spans],
             "end_ns": rows.column("end_ns")[spans],
             "step": tables.step_of(rows.column("start_ns")[spans], step),
-            "name": tables.categorical(codes, names),
+            "name": TextColumn.coded(codes, names),
         }
     )
 
 
-def _overhead(rows: TraceRows, wait: pd.DataFrame) -> intervals.IntervalSet:
+def _overhead(rows: TraceRows, wait: TraceTable) -> intervals.IntervalSet:
     """When the profiler itself blocked the host: its own rows, and its synchronize at the end of the window."""
     spans, edge = rows.in_categories(("overhead",)), wait[wait["window_edge"]]
-    return intervals.union(
-        *(np.concatenate((rows.column(key)[spans], edge[key].to_numpy())) for key in ("start_ns", "end_ns"))
-    )
+    return intervals.union(*(np.concatenate((rows.column(key)[spans], edge[key])) for key in ("start_ns", "end_ns")))
 
 
-def _several(rows: TraceRows, ops: pd.DataFrame) -> list[str]:
+def _several(rows: TraceRows, ops: TraceTable) -> list[str]:
     """What to know about a file that is not one process on one GPU."""
-    processes, devices = tables.processes(rows), int(ops["device"].nunique())
+    processes, devices = tables.processes(rows), len(np.unique(ops["device"]))
     notes: list[str] = []
     if processes > 1:
         notes.append(
@@ -112,7 +112,7 @@ def _several(rows: TraceRows, ops: pd.DataFrame) -> list[str]:
     return notes
 
 
-def _notes(ops: pd.DataFrame, step: pd.DataFrame, source: StepSource, slow: int) -> tuple[str, ...]:
+def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int) -> tuple[str, ...]:
     notes: list[str] = []
     unlinked = int((ops["call"] < 0).sum())
     if unlinked:

@@ -125,7 +125,7 @@ def attribute(
 
 
 def _launches(timeline: Timeline, kept: KeptSteps) -> float | None:
-    calls = timeline.calls()
+    calls = timeline.tables.calls
     return kept.launches(calls) if len(calls) else None
 
 

@@ -122,7 +122,7 @@ def _attributed(
     """The attributed steps that both the trace and the clock have."""
     table = timeline.tables.steps
     clocked = {step.number: step for step in steps}
-    rows = table[table["attributed"].to_numpy(dtype=np.bool_) & table["number"].isin(list(clocked)).to_numpy()]
+    rows = table[table["attributed"] & np.isin(table["number"], list(clocked))]
     cut = operations.of_steps(rows["start_ns"], rows["end_ns"])
     zero = timeline.trace.base_unix_ns or 0
     return [

@@ -19,7 +19,6 @@ from tracelens.findings.owners.operations import Activities, HostOperations, Nam
 from tracelens.model import Timeline
 from tracelens.trace import intervals
 from tracelens.trace.idle_gaps import CAUSES
-from tracelens.trace.tables import codes
 
 Column = npt.NDArray[Any]
 
@@ -87,7 +86,7 @@ def _cut(timeline: Timeline, gaps: _IdleGaps, host: Host) -> Segments:
     edges = (host.lines.spans.starts, host.activities.edges, operations.starts, operations.ends)
     waits = timeline.tables.waits
     nodes = host.forward.nodes
-    inner = np.concatenate((*edges, nodes.starts, nodes.ends, waits["start_ns"].to_numpy(), waits["end_ns"].to_numpy()))
+    inner = np.concatenate((*edges, nodes.starts, nodes.ends, waits["start_ns"], waits["end_ns"]))
     bounds = intervals.distinct(np.concatenate((gaps.starts, gaps.ends, inner)))
     starts, ends = bounds[:-1], bounds[1:]
     gap = np.searchsorted(gaps.starts, starts, side="right") - 1
@@ -121,20 +120,21 @@ class _IdleGaps:
 
 def _gaps(timeline: Timeline, kept: KeptSteps, device: int) -> _IdleGaps:
     table = timeline.tables.gaps
-    mine = (table["device"].to_numpy() == device) & kept.holds(table["step"])
-    rows = table[mine].sort_values("start_ns", kind="stable")
-    return _IdleGaps(rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy(), codes(rows["cause"]))
+    mine = (table["device"] == device) & kept.holds(table["step"])
+    rows = table[mine]
+    rows = rows[np.argsort(rows["start_ns"], kind="stable")]
+    return _IdleGaps(rows["start_ns"], rows["end_ns"], rows["cause"].codes)
 
 
 def _inside_wait(timeline: Timeline, starts: Column, cause: Column) -> Column:
     """The wait of the loop's in which each segment lies, -1 outside."""
     waits, threads = timeline.tables.waits, (timeline.main_thread, *timeline.autograd_threads)
-    mine = np.flatnonzero(np.isin(waits["thread"].to_numpy(), [thread for thread in threads if thread is not None]))
+    mine = np.flatnonzero(np.isin(waits["thread"], [thread for thread in threads if thread is not None]))
     if not len(mine):
         return np.full(len(starts), -1, dtype=np.int64)
-    last = np.searchsorted(waits["start_ns"].to_numpy()[mine], starts, side="right") - 1
+    last = np.searchsorted(waits["start_ns"][mine], starts, side="right") - 1
     wait = mine[np.maximum(last, 0)]
-    return np.where((last >= 0) & (starts < waits["end_ns"].to_numpy()[wait]) & (cause != _LAUNCH), wait, -1)
+    return np.where((last >= 0) & (starts < waits["end_ns"][wait]) & (cause != _LAUNCH), wait, -1)
 
 
 def _kinds(starts: Column, cause: Column, host: Host) -> tuple[Column, Column, tuple[str, ...]]:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tracelens.findings.owners.join import StepOperations
 from tracelens.model import GarbageCollection, Timeline
 from tracelens.trace import intervals
-from tracelens.trace.tables import TraceRows, among, codes
+from tracelens.trace.tables import TraceRows, among
 from tracelens.trace.threads import BACKWARD, LOADER, MARKS, STEP
 
 Column = npt.NDArray[Any]
@@ -94,18 +94,18 @@ def host_operations(timeline: Timeline) -> HostOperations:
     operators = rows.named(rows.in_categories(("cpu_op",)), lambda name: not name.startswith(_ANNOTATIONS))
     operators = operators[np.isin(rows.column("tid")[operators], threads)]
     calls = timeline.tables.calls
-    called = np.flatnonzero(among(calls["kind"], *_STARTS_OR_WAITS) & np.isin(calls["thread"].to_numpy(), threads))
+    called = np.flatnonzero(among(calls["kind"], *_STARTS_OR_WAITS) & np.isin(calls["thread"], threads))
     starts, ends, thread = (
-        np.concatenate((rows.column(key)[operators], calls[other].to_numpy()[called]))
+        np.concatenate((rows.column(key)[operators], calls[other][called]))
         for key, other in (("start_ns", "start_ns"), ("end_ns", "end_ns"), ("tid", "thread"))
     )
-    words = [*rows.trace.names, *calls["name"].cat.categories]
+    words = [*rows.trace.names, *calls["name"].words]
     name = np.concatenate(
-        (rows.column("name")[operators], codes(calls["name"])[called] + np.int64(len(rows.trace.names)))
+        (rows.column("name")[operators], calls["name"].codes[called] + np.int64(len(rows.trace.names)))
     )
     outer = _outermost(starts, ends, thread)
     order = outer[np.argsort(starts[outer], kind="stable")]
-    launching = np.sort(calls["start_ns"].to_numpy()[called][calls["op"].to_numpy()[called] >= 0])
+    launching = np.sort(calls["start_ns"][called][calls["op"][called] >= 0])
     count = np.searchsorted(launching, ends[order]) - np.searchsorted(launching, starts[order])
     return HostOperations(starts[order], ends[order], tuple(map(words.__getitem__, name[order].tolist())), count)
 
@@ -117,12 +117,12 @@ def activities(timeline: Timeline, operations: HostOperations, collections: Iter
     optimizer = rows.named(marks, lambda name: name.startswith(OPTIMIZER))
     optimizer = optimizer[rows.column("tid")[optimizer] == timeline.main_thread]
     calls, loader = timeline.tables.calls, timeline.tables.loader
-    memory = calls[among(calls["kind"], "alloc", "free") & np.isin(calls["thread"].to_numpy(), _loop_threads(timeline))]
+    memory = calls[among(calls["kind"], "alloc", "free") & np.isin(calls["thread"], _loop_threads(timeline))]
     optimizer_spans = rows.column("start_ns")[optimizer], rows.column("end_ns")[optimizer]
     return Activities(
-        allocator=_named(memory["start_ns"].to_numpy(), memory["end_ns"].to_numpy(), memory["name"].astype(str)),
+        allocator=_named(memory["start_ns"], memory["end_ns"], memory["name"]),
         collector=_collector(timeline, collections),
-        dataloader=_named(loader["start_ns"].to_numpy(), loader["end_ns"].to_numpy(), loader["name"].astype(str)),
+        dataloader=_named(loader["start_ns"], loader["end_ns"], loader["name"]),
         optimizer=_named(*optimizer_spans, rows.names(optimizer)),
         backward=_backward(rows, timeline, operations),
     )

@@ -45,14 +45,10 @@ def cut(timeline: Timeline, segments: Segments) -> Pieces:
 
 def _due(timeline: Timeline, segments: Segments) -> DueParts:
     waits = timeline.tables.waits
-    real = np.flatnonzero(
-        ~waits["window_edge"].to_numpy(dtype=np.bool_)
-        & (waits["wait_ns"].to_numpy() > 0)
-        & ~among(waits["kind"], "alloc")
-    )
+    real = np.flatnonzero(~waits["window_edge"] & (waits["wait_ns"] > 0) & ~among(waits["kind"], "alloc"))
     after = np.flatnonzero(segments.after_wait)
-    start = waits["start_ns"].to_numpy()[real]
-    done = start + waits["wait_ns"].to_numpy()[real]
+    start = waits["start_ns"][real]
+    done = start + waits["wait_ns"][real]
     ops = timeline.tables.ops
     lead = intervals.covered(intervals.union(ops["start_ns"], ops["end_ns"]), start, done)
     due = due_to_waits(done, lead, segments.starts[after], segments.lengths[after])

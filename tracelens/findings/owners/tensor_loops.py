@@ -17,7 +17,7 @@ from tracelens.findings.owners.idle_segments import Host
 from tracelens.findings.owners.sums import heaviest
 from tracelens.model import Timeline
 from tracelens.trace import intervals
-from tracelens.trace.tables import among, codes
+from tracelens.trace.tables import among
 
 Column = npt.NDArray[Any]
 
@@ -32,12 +32,12 @@ def lines(timeline: Timeline, kept: KeptSteps, host: Host, line_of: Column) -> C
     made = _launches(timeline, kept)
     if not len(host.forward.paths) or not len(made):
         return np.empty(0, dtype=np.int64)
-    starts = timeline.tables.calls["start_ns"].to_numpy()[made]
+    starts = timeline.tables.calls["start_ns"][made]
     spans = host.activities
     beside = (spans.optimizer.at(starts) < 0) & (spans.backward.at(starts) < 0) & (spans.dataloader.at(starts) < 0)
     made, starts = made[beside], starts[beside]
     line = line_of[host.lines.at(starts)]
-    kernel = codes(timeline.tables.ops["name"])[timeline.tables.calls["op"].to_numpy()[made]]
+    kernel = timeline.tables.ops["name"].codes[timeline.tables.calls["op"][made]]
     count = int(line.max(initial=-1)) + 1
     often = [
         number
@@ -51,13 +51,13 @@ def lines(timeline: Timeline, kept: KeptSteps, host: Host, line_of: Column) -> C
 def optimizer_operations(timeline: Timeline, kept: KeptSteps, host: Host) -> intervals.IntervalSet | None:
     """The launching operations of `Optimizer.step`; None where it takes its tensors at once."""
     made = _launches(timeline, kept)
-    starts = timeline.tables.calls["start_ns"].to_numpy()[made]
+    starts = timeline.tables.calls["start_ns"][made]
     inside = made[host.activities.optimizer.at(starts) >= 0]
     if not len(inside):
         return None
     names = timeline.tables.ops["name"]
-    kernel = codes(names)[timeline.tables.calls["op"].to_numpy()[inside]]
-    alone = np.array([not any(word in str(name) for word in _AT_ONCE) for name in names.cat.categories])
+    kernel = names.codes[timeline.tables.calls["op"][inside]]
+    alone = np.array([not any(word in name for word in _AT_ONCE) for name in names.words])
     counts = np.bincount(kernel, minlength=len(alone))
     if counts[alone].max(initial=0) < FEWEST * kept.count or counts[alone].sum() < counts[~alone].sum():
         return None
@@ -69,7 +69,7 @@ def optimizer_operations(timeline: Timeline, kept: KeptSteps, host: Host) -> int
 def _launches(timeline: Timeline, kept: KeptSteps) -> Column:
     """Calls of the kept steps that start work on the GPU and move nothing between it and the host."""
     calls, ops = timeline.tables.calls, timeline.tables.ops
-    op = calls["op"].to_numpy()
+    op = calls["op"]
     made = np.flatnonzero((op >= 0) & kept.holds(calls["step"]))
     moves = among(ops["direction"], "h2d", "d2h")[op[made]]
     return np.asarray(made[~moves])

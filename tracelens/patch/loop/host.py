@@ -33,7 +33,7 @@ COLLECTS = re.compile(
 SPEAKS_OF_LOGS = re.compile(
     "log(?!it|in)|report|flush|print|show|display|progress|summar|metric|monitor|plot|track|record"
 )
-"""Words in the name of a function that may do no more than that, though nothing says so."""
+"""TextColumn in the name of a function that may do no more than that, though nothing says so."""
 
 
 _ASKS_RANK = words(

@@ -16,9 +16,10 @@ from tracelens.messages import say
 from tracelens.verify.policy import POLICY
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import numpy as np
+    import numpy.typing as npt
 
-    from tracelens.model import Timeline
+    from tracelens.model import Timeline, TraceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +89,22 @@ def read(rank: Mapping[str, Any]) -> WindowStatistics:
 
 
 def _facts(timeline: Timeline) -> dict[str, Any]:
-    steps = timeline.steps()
-    kept = steps[steps["kept"]]
+    steps = timeline.tables.steps
+    kept = steps["kept"].nonzero()[0]
     count = len(kept)
     if not count:
         return {"steps": 0, "reason": say("no whole step in the window")}
-    loader = _within(timeline.loader_waits(), kept)
+    loader = _within(timeline.tables.loader, kept)
     loader_ns = float((loader["end_ns"] - loader["start_ns"]).sum()) / count
-    if not len(timeline.ops()):
+    if not len(timeline.tables.ops):
         return {"steps": count, "reason": say("no GPU work in the window: nothing waits for a GPU here")}
+    from tracelens.trace.tables import among
     from tracelens.trace.waits import kinds_of_calls
 
-    waits = _within(timeline.syncs(), kept)
-    waits = waits[~waits["window_edge"].astype(bool)]
-    copying = (kinds_of_calls(waits) == "h2d").to_numpy()
-    results = waits[~copying & (waits["kind"] != "alloc").to_numpy()]
+    waits = _within(timeline.tables.waits, kept)
+    waits = waits[~waits["window_edge"]]
+    copying = among(kinds_of_calls(waits), "h2d")
+    results = waits[~copying & ~among(waits["kind"], "alloc")]
     return {
         "steps": count,
         "syncs_per_step": _calls(results) / count,
@@ -110,40 +112,45 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
         "blocking_copies_per_step": _calls(waits[copying]) / count,
         "copy_wait_ns": float(waits[copying]["wait_ns"].sum()) / count,
         "host_wait_ns": float(waits["wait_ns"].sum()) / count + loader_ns,
-        **_device_facts(timeline, kept, count),
+        **_device_facts(timeline, steps[kept], count),
     }
 
 
-def _calls(waits: pd.DataFrame) -> int:
+def _calls(waits: TraceTable) -> int:
     """How often the user's code waited: a copy and the synchronize that completes it are one call such as `.cpu()`."""
     from tracelens.trace.waits import second_halves
 
     return int((~second_halves(waits)).sum())
 
 
-def _device_facts(timeline: Timeline, kept: pd.DataFrame, count: int) -> dict[str, Any]:
+def _device_facts(timeline: Timeline, kept: TraceTable, count: int) -> dict[str, Any]:
+    import numpy as np
+
     from tracelens.trace import intervals
+    from tracelens.trace.tables import among
 
     start, end = int(kept["start_ns"].min()), int(kept["end_ns"].max())
-    ops = timeline.ops()
+    ops = timeline.tables.ops
     ops = ops[(ops["end_ns"] > start) & (ops["start_ns"] < end)]
-    device = ops["device"].mode().iloc[0]
-    ops = ops[ops["device"] == device]
-    busy = intervals.clip(intervals.union(ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()), start, end)
-    h2d = ops[(ops["kind"] == "copy") & (ops["direction"] == "h2d")]
-    work = ops[~((ops["kind"] == "copy") & (ops["direction"] == "h2d"))]
-    copies = intervals.union(h2d["start_ns"].to_numpy(), h2d["end_ns"].to_numpy())
-    compute = intervals.union(work["start_ns"].to_numpy(), work["end_ns"].to_numpy())
+    devices, often = np.unique(ops["device"], return_counts=True)
+    ops = ops[ops["device"] == devices[often.argmax()]]
+    busy = intervals.clip(intervals.union(ops["start_ns"], ops["end_ns"]), start, end)
+    copying = among(ops["kind"], "copy") & among(ops["direction"], "h2d")
+    h2d, work = ops[copying], ops[~copying]
+    copies = intervals.union(h2d["start_ns"], h2d["end_ns"])
+    compute = intervals.union(work["start_ns"], work["end_ns"])
     return {
         "gpu_busy_share": intervals.total(busy) / (end - start),
-        "streams_used": int(ops["stream"].nunique()),
+        "streams_used": len(np.unique(ops["stream"])),
         "h2d_ns": intervals.total(copies) / count,
         "h2d_hidden_ns": intervals.total(intervals.intersect(copies, compute)) / count,
     }
 
 
-def _within(table: pd.DataFrame, kept: pd.DataFrame) -> pd.DataFrame:
-    return table[table["step"].isin(kept.index)]
+def _within(table: TraceTable, kept: npt.NDArray[np.int64]) -> TraceTable:
+    import numpy as np
+
+    return table[np.isin(table["step"], kept)]
 
 
 def _cpu(record: Mapping[str, int] | None) -> dict[str, float]:
