@@ -23,6 +23,7 @@ from tracelens.patch.effects.objects import (
     Slice,
     Thing,
     Unknown,
+    numbered,
 )
 from tracelens.patch.effects.scopes import Code, Scope, scope_of
 
@@ -71,6 +72,12 @@ RAISED = Thing("raised", "raised", None)
 """Holds the exceptions that the project raises."""
 ELSEWHERE = Thing("later", "later", None)
 """Holds what runs at any time: handlers of signals, functions of threads."""
+_OF_ALL = (
+    *(PLAIN, SLICE, DATA, ANY_DATA, WEIGHTS, LAYER, IN_PLACE_LAYER, REPLACED, HOOKS, RAISED, ELSEWHERE, SHARED, MANY),
+)
+"""The objects that all analyses share."""
+_FIRST_OWN = len([numbered(one, number) for number, one in enumerate(_OF_ALL)])
+"""The number of the first object that an analysis makes itself."""
 MAX_TENSORS = 6
 _Made = TypeVar("_Made", bound=Object)
 
@@ -145,7 +152,7 @@ class Memory:
         """The one object of these parts."""
         known = self._objects.get((kind, *parts))
         if known is None:
-            known = self._objects[(kind, *parts)] = kind(*parts)
+            known = self._objects[(kind, *parts)] = numbered(kind(*parts), _FIRST_OWN + len(self._objects))
         assert isinstance(known, kind)
         return known
 

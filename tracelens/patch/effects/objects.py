@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tracelens.messages import say
 from tracelens.patch.effects.project import ProjectFile
@@ -17,7 +17,21 @@ from tracelens.patch.effects.scopes import Function as FunctionNode
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Object:
-    """Whatever a name can stand for."""
+    """Whatever a name can stand for. Sets have their objects in the order of `number`, the same one in each process."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+_Any = TypeVar("_Any", bound=Object)
+
+
+def numbered(one: _Any, number: int) -> _Any:
+    """The object, with its number: none else of an analysis has it. To be given before the object is in any set."""
+    object.__setattr__(one, "number", number)
+    return one
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -233,7 +233,7 @@ class Reached:
             yield f"self.{effect.field}"
         elif isinstance(target, (Module, Activation)):
             home = any(names.home(effect.field, unit, self.memory) is target for unit in self.units)
-            yield effect.field if home else f"<{id(target)}.{effect.field}>"
+            yield effect.field if home else f"<{target.number}.{effect.field}>"
         elif target is DATA and not effect.field.startswith(("[", "<")):
             if effect.kind == READS and not self.memory.has(DATA, effect.field):
                 return  # nobody ever stores it, so that nobody can see another one
@@ -244,7 +244,7 @@ class Reached:
     def _keys_of(self, one: Object) -> Iterable[str]:
         if one in self._receivers:
             return ("self",)
-        return self._names.get(one) or ((f"<{id(one)}>",) if _can_change(one) else ())
+        return self._names.get(one) or ((f"<{one.number}>",) if _can_change(one) else ())
 
 
 def _can_change(one: Object) -> bool:

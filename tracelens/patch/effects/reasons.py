@@ -72,9 +72,9 @@ class Reason:
         return self.certainty == "known"
 
     @property
-    def order(self) -> tuple[bool, int, str]:
-        """Obstacles first, and those by their lines."""
-        return not self.known, self.line, self.text
+    def order(self) -> tuple[object, ...]:
+        """Obstacles first, and those by their lines; no two reasons have the same."""
+        return not self.known, self.line, self.text, self.kind, self.about, self.path, self.at
 
 
 def not_known(text: str, path: str, line: int) -> Reason:

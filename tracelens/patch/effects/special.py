@@ -119,9 +119,9 @@ def _getattr(call: LibraryCall) -> Objects:
     if name is not None:
         return out | call.dispatch.load(owners, name, call.here)
     for owner in owners:
-        names = set(call.memory.names(owner, call.here.unit))
+        names = dict.fromkeys(call.memory.names(owner, call.here.unit))
         if isinstance(owner, Instance):
-            names |= set(classes.methods(owner.made, call.memory, call.here.unit))
+            names |= dict.fromkeys(classes.methods(owner.made, call.memory, call.here.unit))
         if isinstance(owner, Name):
             out |= call.dispatch.load({owner}, "any_of_them", call.here)
         if isinstance(owner, (Thing, Unknown)):
