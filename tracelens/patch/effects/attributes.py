@@ -118,6 +118,10 @@ class Attributes(ABC):
         """What a call of any of these objects can give."""
 
     @abstractmethod
+    def unknown(self, why: str, given: Objects, here: Here) -> Objects:
+        """A call of what nobody can tell."""
+
+    @abstractmethod
     def passes(self, objects: Iterable[Object], here: Here) -> Objects:
         """What a pass over an object gives, each time."""
 
@@ -220,6 +224,8 @@ class Attributes(ABC):
                     return self.memory.unknown(f"`{base.full}.{name}`")
                 if kind and not name.startswith("__"):
                     return self._member(f"<{kind}>.{name}", owner, here)
+            elif isinstance(base, Thing) and not name.startswith("__"):
+                return self._member(f"<list>.{name}", owner, here) | self._field(owner, HELD, here)
             elif isinstance(base, Unknown):
                 return frozenset({base})
         return None
@@ -242,8 +248,12 @@ class Attributes(ABC):
 
     def _described(self, defined: Object, owner: Object, here: Here) -> Objects:
         """What a class has that is no function: a descriptor, where its class is one, is asked for the value."""
+        if isinstance(defined, Unknown):
+            return self.unknown(defined.why, frozenset({owner}), here)
         if isinstance(defined, Instance):
             given = Arguments((frozenset({owner}), frozenset({PLAIN})))
+            if "" in set(classes.kinds(defined.made, self.memory, here.unit)):
+                self.unknown(f"`{defined.made.node.name}`", given.objects | {defined}, here)
             return frozenset({defined}) | self._special_of(defined, "__get__", given, here)
         if isinstance(defined, Thing) and defined.kind == GETTER:
             return self._got(defined, owner, here)

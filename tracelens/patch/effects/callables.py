@@ -24,12 +24,27 @@ from tracelens.patch.effects.objects import (
 )
 
 PARTIAL = "partial"
+CALLER, PICKER = "caller", "picker"
+"""What `operator.methodcaller("f")` and `operator.attrgetter("a")` give: they run code of what they are handed."""
 _LOUD = frozenset({OUTPUT, DISK_READ, DISK_WRITE, RANDOM, CLOCK, COLLECTIVE})
+
+
+def is_picker(one: Object) -> bool:
+    """Whether an object, when it is called, gives a part of what it is handed."""
+    return isinstance(one, Thing) and one.kind == PICKER
 
 
 def is_function(one: Object) -> bool:
     """Whether an object is there to be called, and others can notice the call."""
-    return isinstance(one, (Function, Method, Class)) or is_partial(one) or is_bound(one) or _is_loud(one)
+    known = isinstance(one, (Function, Method, Class)) or is_partial(one) or is_bound(one)
+    return known or _is_loud(one) or (isinstance(one, Thing) and one.kind in (CALLER, PICKER))
+
+
+def is_unknown_function(one: Object) -> bool:
+    """Whether an object that is called is a function of which nobody knows anything: `natsort.natsort_key`."""
+    if not isinstance(one, Name) or one.receiver is not None or "." not in one.full:
+        return False
+    return vocabulary.lookup(one.full) is None and not vocabulary.is_module(one.full)
 
 
 def is_partial(one: Object | None) -> bool:

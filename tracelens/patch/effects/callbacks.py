@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from tracelens.patch.effects import classes, implicit
-from tracelens.patch.effects.callables import is_function
+from tracelens.patch.effects.callables import is_function, is_picker, is_unknown_function
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
 from tracelens.patch.effects.objects import (
@@ -71,6 +71,8 @@ class CallbackRules:
         active = NONE.union(*(implicit.acting(one, self.memory, here.unit) for one in objects))
         if protocol not in implicit.CALLING:
             active = frozenset(one for one in active if isinstance(one, Instance))
+        if protocol == implicit.PASS:
+            active |= frozenset(filter(is_unknown_function, objects))
         if not active:
             return NONE  # a layer of torch, numbers: asked again once one of them gets something that can be called
         holder = self.memory.make(Container, here.node, "<call>")
@@ -92,6 +94,9 @@ class CallbackRules:
         if unit.protocol == "unknown":
             return dict.fromkeys(filter(implicit.is_active, self.memory.reach([unit.holder])), False)
         out = dict.fromkeys(self._near(unit), False)
+        if unit.protocol == implicit.PASS:
+            direct = self.memory.read(unit.holder, ANY_KEY, unit)
+            out.update(dict.fromkeys(filter(is_unknown_function, direct), False))
         if unit.protocol == "later":
             return out
         objects = [one for one in out if isinstance(one, Instance)]
@@ -125,7 +130,10 @@ class CallbackRules:
         calls = protocol in implicit.CALLING
         if isinstance(one, Class):
             return self.dispatch.instantiate(one, given, here) if protocol == "unknown" else NONE
-        if calls and is_function(one):
+        if protocol == implicit.PASS and is_picker(one):
+            self.dispatch.invoke({one}, given, here)
+            return NONE  # a part of what is gone through
+        if calls and (is_function(one) or is_unknown_function(one)):
             return self.dispatch.invoke({one}, given, here)
         if calls and isinstance(one, (Generator, Thing)):
             made = self.dispatch.passes({one}, here)

@@ -11,17 +11,18 @@ from collections.abc import Iterator
 
 from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.memory import BASES, Memory, Unit
-from tracelens.patch.effects.objects import Class, Function, Name, Object, Unknown
+from tracelens.patch.effects.objects import Class, Function, Name, Object, Thing, Unknown
 
 MAX_BASES = 64
 """Classes that one is made of; there are never so many, but a wrong guess could go in circles."""
 _PLAIN_BASES = (
-    "builtins.object abc.ABC abc.ABCMeta typing.Protocol typing.Generic typing.NamedTuple typing.TypedDict enum.Enum"
+    "builtins.object abc.ABC abc.ABCMeta typing.Protocol typing.Generic typing_extensions.Protocol enum.Enum"
     " enum.IntEnum enum.StrEnum builtins.type builtins.str builtins.int builtins.float"
 )
 _CONTAINERS = (
     "builtins.dict builtins.list builtins.set builtins.tuple collections.OrderedDict collections.UserDict"
-    " collections.defaultdict collections.deque collections.UserList collections.Counter"
+    " collections.defaultdict collections.deque collections.UserList collections.Counter typing.NamedTuple"
+    " typing.TypedDict typing_extensions.NamedTuple typing_extensions.TypedDict"
 )
 _ABSTRACT = ("collections.abc.", "typing.Mutable")
 KINDS_OF_BASES = {"torch.autograd.Function": "autograd", "torch.autograd.function.Function": "autograd"}
@@ -56,6 +57,8 @@ def kinds(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:
             kind = kind_of(base)
             if kind is None or kind:
                 yield kind or ""
+        elif isinstance(base, Thing):  # `namedtuple("Point", "x y")`
+            yield "list" if base.kind == "holder" else ""
         elif isinstance(base, Unknown):
             yield ""
 

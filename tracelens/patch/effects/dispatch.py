@@ -11,10 +11,11 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
 from tracelens.patch.effects.attributes import AS_DICT, FIELD, RETURN, STATE, TEXT, Arguments, Here
+from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.holders import HELD
 from tracelens.patch.effects.implicit import LAZY
 from tracelens.patch.effects.items import Items
-from tracelens.patch.effects.memory import ANY_KEY, DATA, MEMBERS, NONE, PLAIN, REPLACED, SHARED, Objects
+from tracelens.patch.effects.memory import ANY_KEY, DATA, KEYS, MEMBERS, NONE, PLAIN, RAISED, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
     READS,
     UNKNOWN,
@@ -186,7 +187,7 @@ class Dispatch(Items):
         for owner in objects:
             match owner:
                 case Container():
-                    out |= self.elements(owner, ANY_KEY, here)
+                    out |= self.elements(owner, ANY_KEY, here) | self.memory.read(owner, KEYS, here.unit)
                 case Generator():
                     self.memory.calls(here.unit, here.node, owner.activation)
                     out |= self.memory.read(owner, ANY_KEY, here.unit)
@@ -204,6 +205,14 @@ class Dispatch(Items):
                     out |= {owner if isinstance(owner, Plain) else PLAIN}
         return out
 
+    def called_ones(self, objects: Iterable[Object], here: Here) -> Objects:
+        """The functions among what is handed to something that goes through the rest, such as an enumeration."""
+        return frozenset(
+            one
+            for one in filter(is_function, objects)
+            if not (isinstance(one, Class) and self.memory.read(one, MEMBERS, here.unit))
+        )
+
     def rounds(self, objects: Objects, here: Here) -> Objects:
         """What a `for` gives: of `vars(object)` the names alone, of all else what a pass gives."""
         names = frozenset(one for one in objects if isinstance(one, Container) and one.maker == AS_DICT)
@@ -220,7 +229,7 @@ class Dispatch(Items):
         out |= self.passes(others, here)
         out |= NONE.union(*(self.invoke(self._load(one, "__next__", here), Arguments(), here) for one in same))
         if not going:
-            out |= self.item({owner}, ANY_KEY, here)
+            out |= self.item({owner}, ANY_KEY, here) | self.memory.read(owner, KEYS, here.unit)
             for kind in classes.kinds(owner.made, self.memory, here.unit):
                 member = self.memory.make(Name, f"<{kind}>.__next__", owner)
                 out |= (
@@ -257,7 +266,8 @@ class Dispatch(Items):
             if isinstance(owner, Instance):
                 own = self.special({owner}, ("__enter__", "__aenter__"), Arguments(), here)
                 out |= own or {owner}  # a library's gives the object, as nearly all do
-                self.special({owner}, ("__exit__", "__aexit__"), Arguments((nothing,) * 3), here)
+                raised = self.memory.read(RAISED, HELD, here.unit) | nothing
+                self.special({owner}, ("__exit__", "__aexit__"), Arguments((nothing, raised, nothing)), here)
                 if "" in set(classes.kinds(owner.made, self.memory, here.unit)):
                     out |= self.unknown(f"`{owner.made.node.name}`", frozenset({owner}), here)
             elif isinstance(owner, Generator):

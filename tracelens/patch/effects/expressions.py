@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Callable, Mapping
 
 from tracelens.patch.effects import durations, implicit, names
-from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
+from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.items import keys_of
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SLICE, Memory, Objects
 from tracelens.patch.effects.objects import (
@@ -122,6 +122,7 @@ class Expressions:
             self.dispatch.store(self.value(target.value), target.attr, value, here)
         elif isinstance(target, ast.Subscript):
             owners, index = self.value(target.value), self.value(target.slice)
+            self.dispatch.keep_keys(owners, index)
             for one in keys_of(names.key(target), index):
                 self.dispatch.store_item(owners, one, value, here)
 
@@ -134,8 +135,6 @@ class Expressions:
             numbered = f"[{number}]" in held
             out |= self.dispatch.elements(one, f"[{number}]", here) if numbered else self.dispatch.passes({one}, here)
         return out
-
-    # -------------------------------------------------------------------------------------------------- expressions
 
     def _name(self, node: ast.Name) -> Objects:
         return self.name(node.id, node)
@@ -257,7 +256,7 @@ class Expressions:
             self.memory.effect(self.unit, node, Effect(CLOCK))
         held = [one for one in both if isinstance(one, Container)]
         if held and operator is not ast.Mod:  # a text holds nothing
-            out |= self._holding(node, NONE.union(*(self.dispatch.elements(one, ANY_KEY, here) for one in held)))
+            out |= self._holding(node, self.dispatch.passes(held, here))
         if any(isinstance(one, (Thing, Name)) for one in both):
             out |= {DATA}
         return out | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
@@ -328,7 +327,7 @@ class Expressions:
             if part is None:
                 self._holding(node, self._spread(value))
             else:
-                self.value(part)
+                self.dispatch.keep_keys(made, self.value(part))
                 name = f"[{part.value!r}]" if isinstance(part, ast.Constant) else ANY_KEY
                 self._holding(node, self.value(value), name)
         return made
@@ -344,10 +343,11 @@ class Expressions:
             for test in part.ifs:
                 self.truth(test)
         inside = self.value(node.value if isinstance(node, ast.DictComp) else node.elt)
+        made = self._holding(node, inside)
         if isinstance(node, ast.DictComp):
-            self.value(node.key)
+            self.dispatch.keep_keys(made, self.value(node.key))
         self._inner.pop()
-        return self._holding(node, inside)
+        return made
 
     def _await(self, node: ast.Await) -> Objects:
         self.memory.effect(self.unit, node, Effect(SUSPENDS))
@@ -358,8 +358,10 @@ class Expressions:
         return frozenset({PLAIN, DATA})
 
     def _yield_from(self, node: ast.YieldFrom) -> Objects:
-        self._hand_out(self.dispatch.passes(self.value(node.value), self.here(node)), node)
-        return frozenset({PLAIN})
+        over = self.value(node.value)
+        self._hand_out(self.dispatch.passes(over, self.here(node)), node)
+        own = (one.activation for one in over if isinstance(one, Generator))
+        return NONE.union({PLAIN}, *(self.memory.read(one, RETURN, self.unit) for one in own))
 
     def _hand_out(self, objects: Objects, node: ast.AST) -> None:
         self.memory.effect(self.unit, node, Effect(SUSPENDS))

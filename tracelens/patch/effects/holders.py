@@ -10,6 +10,7 @@ from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
     IN_PLACE_LAYER,
+    KEYS,
     LAYER,
     MANY,
     NONE,
@@ -79,7 +80,8 @@ def _inside(one: Object, fields: SeenFields) -> Objects:
     while isinstance(one, Name) and one.receiver is not None:
         one = one.receiver
     if isinstance(one, Container) or (isinstance(one, Thing) and one.kind == "data"):
-        names = tuple(name for name in fields.names(one) if name.startswith("[")) if one is not DATA else ()
+        names = tuple(name for name in fields.names(one) if name.startswith("[") or name == KEYS)
+        names = names if one is not DATA else ()
     elif isinstance(one, (Instance, Thing)):
         names = tuple(name for name in fields.names(one) if name != "__class__")
     else:

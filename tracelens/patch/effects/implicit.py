@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.callables import is_function, is_partial
-from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Memory, Objects, SeenFields, Unit
+from tracelens.patch.effects.memory import ANY_DATA, DATA, KEYS, WEIGHTS, Memory, Objects, SeenFields, Unit
 from tracelens.patch.effects.objects import Class, Container, Function, Generator, Instance, Object, Thing
 from tracelens.patch.effects.vocabulary import Entry
 
@@ -130,7 +130,7 @@ def _is_holding(one: Object) -> bool:
 
 
 def _is_inside(name: str) -> bool:
-    return name in (_HELD, _FACTORY) or name.startswith("[")
+    return name in (_HELD, _FACTORY, KEYS) or name.startswith("[")
 
 
 def methods(one: Instance, protocol: str, memory: Memory, unit: Unit, *, deep: bool = False) -> tuple[str, ...]:

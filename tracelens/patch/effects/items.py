@@ -20,7 +20,19 @@ from tracelens.patch.effects.attributes import (
     owner_of,
 )
 from tracelens.patch.effects.holders import HELD
-from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PART, PLAIN, SHARED, SLICE, WEIGHTS, Objects
+from tracelens.patch.effects.memory import (
+    ANY_KEY,
+    DATA,
+    KEYS,
+    MEMBERS,
+    NONE,
+    PART,
+    PLAIN,
+    SHARED,
+    SLICE,
+    WEIGHTS,
+    Objects,
+)
 from tracelens.patch.effects.objects import (
     READS,
     WRITES,
@@ -77,7 +89,9 @@ class Items(Attributes):
             case Unknown():
                 self.memory.effect(here.unit, here.node, Effect(READS, SHARED, _field(key)))
                 out = self.memory.read(SHARED, _field(key), here.unit) | {owner}
-            case Class() | Plain():
+            case Class():  # a member of an enumeration, or a generic class
+                out = self.memory.read(owner, MEMBERS, here.unit) | {owner}
+            case Plain():
                 out = frozenset({owner})
             case Module():
                 out = self.everything(owner, here)
@@ -137,6 +151,13 @@ class Items(Attributes):
             if isinstance(target, Thing) and key.startswith("['"):  # `vars(settings)["name"]`
                 self.memory.write(target, key[2:-2], filter(is_kept, value))
             self.memory.effect(here.unit, here.node, Effect(WRITES, target, key))
+
+    def keep_keys(self, objects: Iterable[Object], keys: Objects) -> None:
+        """A pass over a dict gives its keys: objects of the project, functions, tuples of such."""
+        kept = frozenset(one for one in keys if is_kept(one) or isinstance(one, Class))
+        for owner in objects if kept else ():
+            if isinstance(owner, (Container, Instance)):
+                self.memory.write(owner, KEYS, kept)
 
     def _store_part(self, objects: Iterable[Object], value: Objects, here: Here) -> None:
         """`object[:2] = value`: a list gets the elements of the value, a tensor its numbers."""

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, implicit, vocabulary
-from tracelens.patch.effects.callables import is_function
+from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import (
@@ -19,6 +19,7 @@ from tracelens.patch.effects.memory import (
     HOOKS,
     NONE,
     PLAIN,
+    RAISED,
     REPLACED,
     WEIGHTS,
     Memory,
@@ -132,15 +133,18 @@ class Library:
             self.memory.effect(here.unit, here.node, Effect(GENERAL, None, called.full))
         self._effects(entry, called, given, here)
         self._hooks(called, given, here)
-        results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, here)
+        results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, given, here)
         self._show(entry, given.objects | results, here)
         return self.results.result(entry, called, given, results, here) | self._timed(
             entry, called, given, results, here
         )
 
-    def _unnamed(self, entry: Entry, called: Name, here: Here) -> Objects:
-        """What runs though the call does not name it: parts of loggers, special methods behind a base's method."""
+    def _unnamed(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
+        """What runs though the call does not name it: parts of loggers, special methods behind a base's method, and
+        the text of the exception that is being handled."""
         receiver = called.receiver
+        if called.full.startswith("traceback.") or called.full.endswith(".exception") or "exc_info" in given.named:
+            self.callbacks.through(frozenset({RAISED}), implicit.TEXT, here)
         if isinstance(here.node, ast.Call):  # not what the call does with its arguments, which may be kept for it
             here = Here(here.unit, here.node.func)
         if entry.changes == "logging" and OUTPUT in entry.does:
@@ -320,7 +324,7 @@ class Library:
 
     def _pass_lazily(self, over: Thing, held: Objects, here: Here) -> Objects:
         methods = {one for one in held if isinstance(one, Name) and has_content(one)}
-        functions = methods.union(filter(is_function, held))
+        functions = methods.union(self.dispatch.called_ones(held, here), filter(is_unknown_function, held))
         given = self.dispatch.passes(held - functions, here)
         results = self.dispatch.invoke(functions, Arguments((given,), rest=given), here)
         if over.kind == "lazy":

@@ -38,6 +38,8 @@ BASES = "<bases>"
 """The fields with a class's bases: this and their number."""
 ANY_KEY = "[]"
 """The field of an element whose key is not a constant text."""
+KEYS = "<keys>"
+"""The field of a dict with the objects that are its keys; numbers, texts and tensors are not kept there."""
 PART = "[:]"
 """In place of a key: a slice. It is no field, since a part of a list is another list with the same elements."""
 SHARED = Unknown(say("something that is not known"))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.attributes import FACTORY, VIEW
-from tracelens.patch.effects.callables import is_function
+from tracelens.patch.effects.callables import is_picker
 from tracelens.patch.effects.callbacks import acts, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
 from tracelens.patch.effects.holders import MODULES, is_holder, modules_in
@@ -20,6 +20,7 @@ from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
     IN_PLACE_LAYER,
+    KEYS,
     LAYER,
     NONE,
     PLAIN,
@@ -202,17 +203,22 @@ class Results:
         if called.full.startswith("<list>") and called.receiver is not None:
             inside = self._inside(called.receiver, here) | given.objects | {PLAIN}
             return inside | (self.dispatch.part(inside, here) if SLICE in given.objects else NONE)
-        return self.dispatch.passes(given.objects - {PLAIN}, here) | (given.objects & {DATA}) | {PLAIN}
+        chosen = given.named.get("default", NONE)
+        if called.full in ("builtins.max", "builtins.min") and len(given.positional) > 1:
+            chosen |= NONE.union(*given.positional)
+        return self.dispatch.passes(given.objects - {PLAIN}, here) | (given.objects & {DATA}) | chosen | {PLAIN}
 
     def _inside(self, owner: Object, here: Here) -> Objects:
-        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in self.memory.keys(owner, here.unit)))
+        names = (KEYS, *self.memory.keys(owner, here.unit))
+        return NONE.union(*(self.memory.read(owner, name, here.unit) for name in names))
 
     def _list(self, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
         made = self.memory.make(Container, here.node, here.maker)
-        inside = results | NONE.union(*given.named.values())
+        inside = results | frozenset(one for value in given.named.values() for one in value if not is_picker(one))
         if called.receiver is not None and called.full.startswith("<list>"):
             inside |= self._inside(called.receiver, here)
-        functions = [one for one in given.objects if isinstance(one, Name) or is_function(one)]
+        functions = self.dispatch.called_ones(given.objects, here)
+        functions |= frozenset(one for one in given.objects if isinstance(one, Name))
         inside |= self.dispatch.passes(given.objects.difference(functions, {PLAIN}), here)
         if called.full == "collections.defaultdict":
             inside |= self.dispatch.invoke(functions, Arguments(), here)
@@ -225,6 +231,8 @@ class Results:
         if called.full.endswith((".items", ".most_common", ".popitem")):
             pair = self.memory.make(Container, here.node, "<pair>")
             self.memory.write(pair, ANY_KEY, inside | {PLAIN})
+            if called.full.endswith(".popitem"):
+                return frozenset({pair})
             inside = frozenset({pair})
         self.memory.write(made, ANY_KEY, inside | {PLAIN})
         return frozenset({made})

@@ -14,6 +14,7 @@ from tracelens.patch.effects import classes, partials
 from tracelens.patch.effects.attributes import FIELD, FLUSHED, GETTER
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
+from tracelens.patch.effects.implicit import within
 from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, SLICE, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
@@ -110,6 +111,49 @@ def _next(call: LibraryCall) -> Objects:
     if len(call.given.positional) == 1:
         call.memory.effect(call.here.unit, call.here.node, Effect(RAISES))
     return call.dispatch.passes(NONE.union(*call.given.positional[:1]), call.here).union(*call.given.positional[1:])
+
+
+def _reduce(call: LibraryCall) -> Objects:
+    """`reduce(f, over, first)`: `f` is called with what it gave before and each element."""
+    function, over, *first = (*call.given.positional, call.given.rest, call.given.rest)
+    elements = call.dispatch.passes(over, call.here)
+    before = call.memory.make(Container, call.here.node, "<reduced>")
+    call.memory.write(before, ANY_KEY, elements.union(*first, *call.given.named.values()))
+    so_far = call.memory.read(before, ANY_KEY, call.here.unit)
+    call.memory.write(before, ANY_KEY, call.dispatch.invoke(function, Arguments((so_far, elements)), call.here))
+    return call.memory.read(before, ANY_KEY, call.here.unit)
+
+
+def _as_record(call: LibraryCall) -> Objects:
+    """`dataclasses.asdict(options)`: a dict, or a tuple, with copies; functions in it are the same."""
+    made = call.memory.make(Container, call.here.node, call.here.maker)
+    owners = call.given.objects
+    for one in frozenset(owners).union(*(within(one, call.memory, call.here.unit) for one in owners)):
+        if isinstance(one, Instance):
+            call.memory.write(made, ANY_KEY, call.dispatch.everything(one, call.here) | {made})
+    return frozenset({made})
+
+
+def _record_anew(call: LibraryCall) -> Objects:
+    """`point._replace(x=1)`, `Point._make([1, 2])`."""
+    owner, given = call.name.receiver, call.given
+    if isinstance(owner, Class):
+        rest = call.dispatch.passes(given.objects, call.here)
+        return call.dispatch.instantiate(owner, Arguments(rest=rest), call.here)
+    if owner is None:
+        return NONE
+    for name, value in given.named.items():
+        call.dispatch.store({owner}, name, value, call.here)
+    for name in (HELD, ANY_KEY):
+        call.memory.write(owner, name, given.objects)
+    return frozenset({owner})
+
+
+def _split_data(call: LibraryCall) -> Objects:
+    """`random_split(data, [0.9, 0.1])`: a list of parts of the data set."""
+    part = call.memory.make(Thing, "loader", call.here.node, call.here.maker)
+    call.memory.write(part, HELD, call.given.objects)
+    return call.dispatch.part(frozenset({part}), call.here)
 
 
 def _getattr(call: LibraryCall) -> Objects:
@@ -311,6 +355,10 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "builtins.open": _open,
     "builtins.next": _next,
     "functools.partial": _partial,
+    "functools.reduce": _reduce,
+    "torch.utils.data.random_split": _split_data,
+    **dict.fromkeys(("dataclasses.asdict", "dataclasses.astuple"), _as_record),
+    **dict.fromkeys(("<list>._replace", "<list>._make"), _record_anew),
     "<partial>.__call__": _call_partial,
     "dataclasses.field": _field,
     "<autograd>.apply": _apply,

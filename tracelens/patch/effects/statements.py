@@ -143,10 +143,18 @@ class Statements(Expressions):
         for handler in node.handlers:
             self.value(handler.type)
             if handler.name:
-                self.bind(handler.name, self.memory.read(RAISED, HELD, self.unit) | {PLAIN}, handler)
+                raised = self.memory.read(RAISED, HELD, self.unit) | {PLAIN}
+                groups = isinstance(node, ast.TryStar)
+                self.bind(handler.name, self._kept_in(handler, raised) if groups else raised, handler)
             self.run(handler.body)
         self.run(node.orelse)
         self.run(node.finalbody)
+
+    def _kept_in(self, node: ast.AST, objects: Objects) -> Objects:
+        """A library's exception that has the objects."""
+        made = self.memory.make(Thing, "holder", node, self.here(node).maker)
+        self.memory.write(made, HELD, objects - {PLAIN})
+        return frozenset({made})
 
     def _match(self, node: ast.Match) -> None:
         value = self.value(node.subject)
@@ -161,20 +169,27 @@ class Statements(Expressions):
             self.run(case.body)
 
     def _return(self, node: ast.Return) -> None:
-        self.memory.write(self.unit, RETURN, self.value(node.value) if node.value is not None else {PLAIN})
+        value = self.value(node.value) if node.value is not None else frozenset({PLAIN})
+        self.memory.write(self.unit, RETURN, value)
+        if isinstance(self.unit, Activation) and self.memory.scope(self.unit.function.node).generator:
+            self.memory.write(RAISED, HELD, self._kept_in(node, value))  # as the value of a `StopIteration`
 
     def _raise(self, node: ast.Raise) -> None:
         raised = self.value(node.exc)
         for one in [one for one in raised if isinstance(one, Class)]:
             raised |= self.dispatch.instantiate(one, Arguments(), self.here(node))
+        raised |= self.value(node.cause)
         self.memory.write(RAISED, HELD, (one for one in raised if isinstance(one, (Instance, Thing))))
-        self.value(node.cause)
+        self._run(raised, implicit.TEXT, node)  # whoever handles it, or the end of the process, shows it
         self.memory.effect(self.unit, node, Effect(RAISES))
 
     def _assert(self, node: ast.Assert) -> None:
         self.truth(node.test)
         checks_type = isinstance(node.test, ast.Call) and getattr(node.test.func, "id", "") == "isinstance"
-        self.value(node.msg)
+        said = self.value(node.msg)
+        self._run(said, implicit.TEXT, node)
+        if said - {PLAIN}:
+            self.memory.write(RAISED, HELD, self._kept_in(node, said))
         if not checks_type:
             self.memory.effect(self.unit, node, Effect(RAISES))
 

@@ -1,0 +1,52 @@
+"""An object is found again by whatever road it comes out of what has it, and so is code that runs without a call."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.implicit_reads import STATE
+from tests.support.moves import SURROUNDINGS, Case, asked, two_files
+from tests.support.roads import roads
+
+ROADS = {name: (code, reader) for name, code, reader in roads()}
+
+
+@pytest.mark.parametrize("name", ROADS)
+def test_the_reader_is_seen(name: str) -> None:
+    code, reader = ROADS[name]
+    body = f"STEP\nstate.total += loss.item()  # later\nrows.append({reader} or seen[-1])"
+    case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows)")
+    assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"
+
+
+HARMLESS = {
+    "keys that are numbers": ("table = {1: 2}\n", "[key for key in table][0]"),
+    "keys that are tuples": ("table = {}\ntable[1, 2] = 3\n", "[n for (a, b), n in table.items()][0]"),
+    "options as a dict": (
+        "@dataclasses.dataclass\nclass Options:\n    rate: float = 0.1\noptions = Options()\n",
+        "dataclasses.asdict(options)['rate']",
+    ),
+    "a named tuple of numbers": (
+        "class Row(typing.NamedTuple):\n    n: int\n    m: int\nrow = Row(1, 2)\n",
+        "row.n + row[1]",
+    ),
+    "sorted by a part": ("", "sorted([(1, 2), (0, 3)], key=operator.itemgetter(1))[0][0]"),
+    "the best of a table": ("table = {'a': 1}\n", "max(table.items(), key=lambda pair: pair[1])[1]"),
+    "a product": ("", "functools.reduce(operator.mul, [1, 2, 3])"),
+    "a sum by lambda": ("", "functools.reduce(lambda a, b: a + b, [1, 2, 3])"),
+    "an enum": ("class Mode(enum.Enum):\n    A = 1\n", "Mode['A'].value"),
+    "an error of the project": (
+        "class Odd(Exception):\n    pass\ndef go():\n    try:\n        raise Odd('x')\n    except Odd as error:\n"
+        "        return len(str(error))\n",
+        "go()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_reads_nothing_of_it_stays_proved(name: str) -> None:
+    code, reader = HARMLESS[name]
+    body = f"STEP\nstate.total += loss.item()  # later\nrows.append({reader})"
+    case = Case(body, f"{STATE}\nimport typing\n{code}", "rows = []", after="print(rows, state.total)")
+    found = asked(two_files(case, SURROUNDINGS["function"]))
+    assert found.tier == "safe", found
