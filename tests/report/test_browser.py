@@ -77,7 +77,7 @@ def test_a_copy_button_copies_the_command_it_stands_beside(open_page: Callable[.
     page.click("button[data-copy=command-next]")
     page.wait_for_selector("#live:not(:empty)", state="attached")
     copied = page.evaluate("getSelection().toString()") or page.evaluate("navigator.clipboard.readText()")
-    assert copied == "tracelens apply tracelens-runs/r1"
+    assert copied == "tracelens apply tracelens-runs/r1/"
 
 
 def test_it_prints_with_everything_open(open_page: Callable[..., Opened]) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 from tracelens.model import Timeline, TraceTable
 from tracelens.replay.calibration import Calibration
 from tracelens.trace import waits
-from tracelens.trace.streams import distinct_streams, few
+from tracelens.trace.numbering import numbered
+from tracelens.trace.streams import distinct_streams
 from tracelens.trace.tables import among
 
 Array = np.ndarray[Any, np.dtype[np.int64]]
@@ -133,7 +134,7 @@ def _waited_streams(calls: TraceTable, ops: TraceTable) -> Array:
     for index, (_, stream) in enumerate(known):
         # The same number on two devices names two streams; then the call's own device would be needed.
         position[stream] = -1 if stream in position else index
-    named, code = few(calls["stream"])
+    named, code = numbered(calls["stream"])
     return np.array([position.get(stream, -1) for stream in named.tolist()], dtype=np.int64)[code]
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from tracelens.model import Timeline, TraceTable
 from tracelens.report.formatting import milliseconds
 from tracelens.report.step_picture import typical
-from tracelens.trace.streams import busiest, busy_ns, few
+from tracelens.trace.numbering import numbered
+from tracelens.trace.streams import busiest, busy_ns
 from tracelens.trace.tables import among
 
 COLUMNS = 72
@@ -44,7 +45,7 @@ def _lanes(timeline: Timeline, start: int, end: int) -> Iterator[tuple[str, str]
     if row.strip("."):
         yield "Python thread", row
     ops = tables.ops
-    streams, position = few(ops["stream"])
+    streams, position = numbered(ops["stream"])
     for number in busiest(busy_ns(ops, position, len(streams)), LANES):
         mine = ops[position == number]
         row = _row([(mark, mine[among(mine["kind"], kind)]) for kind, mark in MARKS.items()], start, end)

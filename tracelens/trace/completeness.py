@@ -20,6 +20,7 @@ from tracelens.model import Completeness, Coverage, StepSource, TraceTable
 from tracelens.trace import cuda_api
 from tracelens.trace.columns import Column, rows_among
 from tracelens.trace.load_notes import LoadNotes
+from tracelens.trace.numbering import numbered
 from tracelens.trace.tables import GPU, RUNTIME, TraceRows, among
 
 Mask = npt.NDArray[np.bool_]
@@ -137,9 +138,9 @@ def _unlinked_operations(rows: TraceRows, steps: TraceTable) -> tuple[Column, Co
     begin = columns["start_ns"][operators]
     linked = np.isin(columns["external_id"][operators], columns["external_id"][launches])
     place = np.searchsorted(steps["start_ns"], begin, side="right")
-    name, thread = (np.unique(columns[key][operators], return_inverse=True)[1] for key in ("name", "tid"))
-    on_thread = np.unique(np.stack((name, thread)), axis=1, return_inverse=True)[1]
-    in_step = np.unique(np.stack((on_thread, place)), axis=1, return_inverse=True)[1]
+    name, thread = (numbered(columns[key][operators])[1] for key in ("name", "tid"))
+    on_thread = numbered(name * (thread.max(initial=0) + 1) + thread)[1]
+    in_step = numbered(on_thread * (len(steps) + 1) + place)[1]
     share = (np.bincount(in_step, weights=linked) / np.bincount(in_step))[in_step]
     silent = np.bincount(thread, weights=linked)[thread] == 0
     should = np.where(silent, _largest(share, name), _largest(share, on_thread))
