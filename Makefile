@@ -88,7 +88,8 @@ browser:
 bench: test-tools
 	$(BIN)/python tests/bench/run.py $(if $(QUICK),--quick) $(if $(KEEP),--keep)
 	$(BIN)/python tests/bench/commands.py --turns $(if $(QUICK),1,3)
-	$(if $(QUICK),,$(BIN)/python tests/bench/curves.py)
+	$(BIN)/python tests/bench/curves.py $(if $(QUICK),--quick --turns 1)
+	$(BIN)/python tests/bench/against_hta.py $(if $(QUICK),--turns 1 --times 1) $(if $(KEEP),,--json /dev/null)
 
 BUDGET ?= 300
 SEED ?= 0

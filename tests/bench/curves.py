@@ -1,10 +1,10 @@
 """Where the cost of a command grows: with the steps, the launches per step, the ranks and the places to patch.
 
-    python tests/bench/curves.py [--turns 2] [--json docs/data/curves.json]
+    python tests/bench/curves.py [--turns 2] [--json docs/data/curves.json] [--quick]
 
 Each point is a whole command in a process of its own, on made input (`launches.py`; for patches a file of training
 loops that each read a value per batch). Points of all curves take turns, so that a slow minute hits all of them. The
-table has the least CPU time of the turns, and how often more than at the first point.
+table has the least CPU time of the turns, and how often more than at the first point. `--quick`: two points a curve.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ class Point:
     arguments: tuple[str, ...]
 
 
-def points(folder: Path) -> Iterator[Point]:
-    """All points of all curves, with their input written below the folder."""
-    for steps in STEPS:
+def points(folder: Path, most: int | None = None) -> Iterator[Point]:
+    """The first so many points of all curves, with their input written below the folder."""
+    for steps in STEPS[:most]:
         run = _made(folder / f"steps{steps}", steps, USUAL_LAUNCHES)
         yield Point("analyze, steps of 1,000 launches", steps, ("analyze", str(run)))
-    for launches in LAUNCHES:
+    for launches in LAUNCHES[:most]:
         run = _made(folder / f"launches{launches}", USUAL_STEPS, launches)
         yield Point("recommend, launches in each of 12 steps", launches, ("recommend", str(run)))
-    (trace,) = (folder / f"steps{USUAL_STEPS}").rglob("*.json.gz")
-    for ranks in RANKS:
+    (trace,) = _made(folder / "of_ranks", USUAL_STEPS, USUAL_LAUNCHES).rglob("*.json.gz")
+    for ranks in RANKS[:most]:
         named = [folder / f"of{ranks}" / f"rank{rank}.pt.trace.json.gz" for rank in range(ranks)]
         for path in named:
             path.parent.mkdir(exist_ok=True)
             shutil.copy(trace, path)
         yield Point("analyze, ranks of 12 x 1,000 launches", ranks, ("analyze", *map(str, named)))
-    for loops in LOOPS:
+    for loops in LOOPS[:most]:
         script = folder / f"train_{loops}.py"
         script.write_text("import torch\n" + "".join(LOOP.format(n=n) for n in range(loops)), encoding="utf-8")
         yield Point("patch --every-place, loops in a file", loops, ("patch", str(script), "--every-place", "--dry-run"))
@@ -96,10 +96,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help="the first two points of each curve")
     given = parser.parse_args()
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory(prefix="tracelens-curves-") as folder:
-        asked = list(points(Path(folder)))
+        asked = list(points(Path(folder), 2 if given.quick else None))
         for turn in range(given.turns):
             for point in asked:
                 command = [sys.executable, "-m", "tracelens", *point.arguments]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.bench import commands, curves, launches, longer
+from tests.bench import against_hta, commands, curves, launches, longer
 from tests.bench.run import summary, table, targets
 from tests.support.builders import loop
 from tracelens import pipeline
@@ -87,13 +87,62 @@ def test_a_whole_command_has_its_cpu_time_and_its_peak() -> None:
         commands.measured([sys.executable, "-c", "raise SystemExit(3)"])
 
 
-def test_a_table_has_the_least_time_and_the_largest_peak_of_each_version() -> None:
+def timed(
+    command: str, turn: int, wall: float, cpu: float, peak: float = 50.0, version: str = "here"
+) -> dict[str, Any]:
+    row = {"command": command, "version": version, "turn": turn, "wall_s": wall, "cpu_s": cpu, "peak_mb": peak}
+    return {**row, "trace": False}
+
+
+def test_a_command_is_measured_by_the_import_of_torch_in_its_own_turn() -> None:
+    """The second turn was three times as slow for all."""
     rows = [
-        {"command": "analyze", "version": version, "cpu_s": cpu, "peak_mb": peak}
-        for version, cpu, peak in (("here", 2.0, 90.0), ("here", 1.0, 80.0), ("before", 3.0, 70.0))
+        *(timed(commands.TORCH, turn, slow * 2.0, slow * 1.0) for turn, slow in ((0, 1), (1, 3))),
+        *(timed("analyze gpu_bound", turn, slow * 0.8, slow * 0.6, 80 + turn) for turn, slow in ((0, 1), (1, 3))),
+        *(timed("recommend gpu_bound", turn, slow * 1.8, slow * 1.5) for turn, slow in ((0, 1), (1, 3))),
+        timed(commands.MANY, 0, 4.5, 6.0),
+    ]
+    assert (
+        commands.table(rows, ["here"]).splitlines()[3]
+        == "| analyze gpu_bound | 1.60 s | 0.40 | 1.20 s | 0.60 | 81 MB |"
+    )
+    assert commands.verdicts(rows) == [
+        "- analyze gpu_bound over import torch, wall, at most 0.5: **0.40**, met",
+        "- recommend gpu_bound over import torch, wall, at most 0.8: **0.90**, missed",
+        "- recommend 12 x 10,000 launches, wall seconds, at most 5: **4.50**, met",
+    ]
+
+
+def test_a_version_is_measured_by_its_own_import_of_torch() -> None:
+    rows = [
+        timed(name, 0, wall, wall, version=version)
+        for version, torch, ours in (("here", 1.0, 0.5), ("before", 2.0, 1.5))
+        for name, wall in ((commands.TORCH, torch), ("analyze gpu_bound", ours))
     ]
     last = commands.table(rows, ["here", "before"]).splitlines()[-1]
-    assert last == "| analyze | 1.00 s (median 1.50) | 90 MB | 3.00 s (median 3.00) | 70 MB |"
+    assert [cell.strip() for cell in last.split("|")[2:4]] == ["0.50 s", "0.50"]
+    assert [cell.strip() for cell in last.split("|")[7:9]] == ["1.50 s", "0.75"]
+
+
+def test_a_long_trace_is_held_against_htas_and_its_own_size() -> None:
+    rows = [
+        {"process": name, "turn": 0, "wall_s": wall, "cpu_s": cpu, "peak_mb": peak}
+        for name, wall, cpu, peak in (
+            (against_hta.ONCE, 1.0, 1.0, 60.0), (against_hta.LONG, 2.0, 4.0, 70.0), (against_hta.HTA, 44.0, 44.0, 900.0)
+        )
+    ]  # fmt: skip
+    found = against_hta.verdicts(rows, {against_hta.LONG: 120.0}, 200_000_000, 10)
+    assert [line.rpartition("**")[0].rpartition("**")[2] for line in found] == ["22.00", "11.00", "0.60", "2.00"]
+    assert [line.rpartition(", ")[2] for line in found] == ["met", "missed", "missed", "met"]
+    last = against_hta.table(rows, {against_hta.LONG: 120.0}).splitlines()[-2]
+    assert last == "| analyze, the long trace | 2.00 s | 4.00 s | 70 MB | 120 MB |"
+
+
+@pytest.mark.programs
+def test_memory_of_all_processes_counts_those_that_were_started() -> None:
+    hold = 'a = bytearray(b"x") * 40_000_000; '
+    code = f"{hold} import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    assert 80 < against_hta.together_mb([sys.executable, "-c", code, f"{hold} import time; time.sleep(0.3)"]) < 160
 
 
 def test_a_run_of_many_launches_is_a_run(tmp_path: Path) -> None:
