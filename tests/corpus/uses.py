@@ -6,7 +6,7 @@ so that "of the reads that only log, how many were deferred" is not the patcher'
 A read is `logging` when its value ends in a sum, a meter, a list, a file or a printed line and nowhere else in the
 loop: names that it is assigned to are followed. `control`: an `if`, `while` or `assert` looks at it. `training`: it
 reaches an optimizer, scheduler, sampler or agent. `returned`: it leaves a step function. `seldom`: it stands below
-`if step % n`, so it is made in few batches. `other`: anything else.
+`if step % n` or `if len(waiting) == n`, so it is made in few batches. `other`: anything else.
 """
 
 from __future__ import annotations
@@ -169,6 +169,8 @@ class _Body:
 
 
 def _has_modulo(test: ast.expr) -> bool:
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and ast.unparse(test.left).startswith("len("):
+        return True
     return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tracelens.patch.effects.memory import ANY_DATA, SHARED, Memory, Unit, is_tensor
+from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, SHARED, Memory, Unit, UnitSummary, is_tensor
 from tracelens.patch.effects.names import code_of, module_of, parent
 from tracelens.patch.effects.objects import (
     READS,
@@ -39,7 +39,7 @@ Elsewhere = tuple[tuple[Path, Span], ...]
 class Deed:
     """`at`: the node of the loop; `node`, in `unit`: what does it in the end.
 
-    `perhaps`: only where code that nobody can tell calls it, or does it itself.
+    `perhaps`: only where code that nobody can tell calls it, or does it itself, or where the text means something else.
     `elsewhere`: at a time of its own, as threads and handlers of signals do.
     """
 
@@ -72,13 +72,16 @@ class Deeds:
         summary = self.memory.summaries[self.unit]
         nodes = dict.fromkeys(node for node, _ in (*summary.effects, *summary.calls))
         wanted = frozenset(filter(chosen, nodes))
-        out = [Deed(node, self.unit, node, effect) for node, effect in summary.effects if node in wanted]
-        out += self._behind([(node, called) for node, called in summary.calls if node in wanted])
+        own = [(node, effect) for node, effect in summary.effects if node in wanted]
+        out = [Deed(node, self.unit, node, effect, _is_doubtful(summary, node, effect)) for node, effect in own]
+        out += self._behind(
+            (node, called, node in summary.doubtful) for node, called in summary.calls if node in wanted
+        )
         return [one for one in out if self._counts(one)]
 
     def behind(self, at: ast.AST, called: Unit) -> list[Deed]:
         """What a unit does that runs beside the loop."""
-        return [one for one in self._behind([(at, called)]) if self._counts(one)]
+        return [one for one in self._behind([(at, called, False)]) if self._counts(one)]
 
     def certain_units(self, called: Unit) -> Iterator[Unit]:
         """The units that run where one is called, without those that only unknown code may call."""
@@ -86,43 +89,56 @@ class Deeds:
         waiting = deque(seen)
         while waiting:
             unit = waiting.popleft()
-            if _is_unknown(unit):
+            if self._is_unknown(unit):
                 continue
             yield unit
-            for _, inner in self.memory.summaries[unit].calls:
-                if inner not in seen:
+            summary = self.memory.summaries[unit]
+            for node, inner in summary.calls:
+                if inner not in seen and node not in summary.doubtful:
                     seen.add(inner)
                     waiting.append(inner)
 
     def own(self, unit: Unit) -> Iterator[Deed]:
         """What a unit does itself that others can see."""
-        found = (Deed(node, unit, node, effect) for node, effect in self.memory.summaries[unit].effects)
-        return filter(self._counts, found)
+        summary = self.memory.summaries[unit]
+        certain = (key for key in summary.effects if not _is_doubtful(summary, *key))
+        return filter(self._counts, (Deed(node, unit, node, effect) for node, effect in certain))
 
-    def _behind(self, calls: Iterable[tuple[ast.AST, Unit]]) -> Iterator[Deed]:
+    def _behind(self, calls: Iterable[tuple[ast.AST, Unit, bool]]) -> Iterator[Deed]:
         """What is called for certain first, so that nothing of it counts as called by unknown code alone.
 
-        Another call of the loop's own function has variables of its own.
+        `calls`: with whether the call is doubtful. Another call of the loop's own function has variables of its own.
         """
         seen: set[Unit] = set()
-        certain, perhaps = deque(calls), deque[tuple[ast.AST, Unit]]()
+        certain, perhaps = deque[tuple[ast.AST, Unit]](), deque[tuple[ast.AST, Unit]]()
+        for at, unit, doubtful in calls:
+            (perhaps if doubtful else certain).append((at, unit))
         while certain or perhaps:
             known = bool(certain)
             at, unit = (certain or perhaps).popleft()
             if unit in seen:
                 continue
-            if known and _is_unknown(unit):
+            if known and self._is_unknown(unit):
                 perhaps.append((at, unit))
                 continue
             seen.add(unit)
             summary = self.memory.summaries[unit]
             for node, effect in summary.effects:
                 if not self._is_drained(unit, node) and not (unit is self.unit is effect.target):
-                    yield Deed(at, unit, node, effect, not known)
-            inner = [(at, one) for node, one in summary.calls if not self._is_drained(unit, node)]
-            (certain if known else perhaps).extend(inner)
-            if _is_unknown(unit):
+                    yield Deed(at, unit, node, effect, not known or _is_doubtful(summary, node, effect))
+            for node, one in summary.calls:
+                if not self._is_drained(unit, node):
+                    (certain if known and node not in summary.doubtful else perhaps).append((at, one))
+            if _calls_anything(unit):
                 yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True), True) for kind in (READS, WRITES))
+
+    def _is_unknown(self, unit: Unit) -> bool:
+        """Whether nobody can tell if what the unit stands for is called: by unknown code, or through an object of a
+        library of which no more is known than what it has."""
+        if not isinstance(unit, Callbacks) or _calls_anything(unit):
+            return _calls_anything(unit)
+        direct = self.memory.fields.get(unit.holder, {}).get(ANY_KEY, ())
+        return any(isinstance(one, Thing) and one.kind == "holder" for one in direct)
 
     def _is_drained(self, unit: Unit, node: ast.AST) -> bool:
         if isinstance(unit, Callbacks) or not self.drained:
@@ -164,9 +180,14 @@ class Deeds:
             seen |= set(self.memory.reach(frames))
 
 
-def _is_unknown(unit: Unit) -> bool:
+def _calls_anything(unit: Unit) -> bool:
     """Whether the unit stands for what unknown code may call."""
     return isinstance(unit, Callbacks) and unit.holder is SHARED
+
+
+def _is_doubtful(summary: UnitSummary, node: ast.AST, effect: Effect) -> bool:
+    """Whether an effect is that of a change in place that is only likely: of what may as well be a number."""
+    return effect.field[:1] in ("[", "<") and (node, effect.target) in summary.may_change
 
 
 def is_occasional(deed: Deed) -> bool:

@@ -44,8 +44,10 @@ class Dispatch(Items):
 
     def invoke(self, called: Iterable[Object] | None, given: Arguments, here: Here) -> Objects:
         """What a call of any of these objects can give."""
-        out = NONE
-        for one in called or ():
+        objects, out = tuple(called or ()), NONE
+        if len(objects) > 1 and any(map(_is_of_tensor, objects)) and not all(map(_is_of_tensor, objects)):
+            self.memory.summary(here.unit).doubtful.add(here.node)
+        for one in objects:
             out |= self._invoke(one, given, here)
         return out
 
@@ -313,3 +315,8 @@ def _fits(function: Function, receiver: Object | None, given: Arguments) -> bool
     needed = names[handed : len(names) - len(arguments.defaults)]
     needed += [one.arg for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None]
     return all(name in given.named for name in needed)
+
+
+def _is_of_tensor(one: Object) -> bool:
+    """Whether something that is called is a method of a tensor."""
+    return isinstance(one, Name) and one.full.startswith("<data>.")

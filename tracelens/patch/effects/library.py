@@ -221,6 +221,8 @@ class Library:
         note = self.memory.effect
         if entry.changes == "args" or (not entry.changes and _may_change(entry, called, given, here)):
             content = frozenset(filter(has_content if entry.changes == "args" else _is_told_apart, given.objects))
+            if not entry.changes:
+                self.memory.summary(here.unit).may_change |= {(here.node, one) for one in content}
             for one in content:
                 note(here.unit, here.node, Effect(WRITES, one, ANY_KEY))
                 note(here.unit, here.node, Effect(WRITES, one, STATE))

@@ -90,10 +90,16 @@ class TooLarge(Exception):
 
 @dataclass(eq=False)
 class UnitSummary:
-    """What one unit does itself, with the node that does it, and what it calls: `known` is False through a library."""
+    """What one unit does itself, with the node that does it, and what it calls.
+
+    `doubtful`: nodes that call what may as well be a method of a tensor; `may_change`: nodes with the objects that they
+    change in place, where that is only likely.
+    """
 
     effects: dict[tuple[Any, Effect], None] = field(default_factory=dict)
     calls: dict[tuple[Any, Unit], None] = field(default_factory=dict)
+    doubtful: set[Any] = field(default_factory=set)
+    may_change: set[tuple[Any, Object]] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -276,6 +282,8 @@ class Memory:
         for unit, summary in self.summaries.items():
             summary.effects.clear()
             summary.calls.clear()
+            summary.doubtful.clear()
+            summary.may_change.clear()
             self.waiting[unit] = None
 
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:

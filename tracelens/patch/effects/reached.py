@@ -183,7 +183,10 @@ class Reached:
             asked = Deeds(self.memory, unit, ())
             found: dict[Unit, Behind] = {}
             own: dict[Unit, Behind] = {}
-            for node, called in self.memory.summaries[unit].calls:
+            summary = self.memory.summaries[unit]
+            for node, called in summary.calls:
+                if node in summary.doubtful:
+                    continue  # a method of a tensor, unless it is something else; the proof asks for that
                 if called not in found:
                     of_project = Behind(of_project=isinstance(called, Activation))
                     found[called] = self._together(asked, called, own) | of_project

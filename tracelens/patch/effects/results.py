@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from tracelens.patch.effects import vocabulary
+from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.attributes import FACTORY, VIEW
 from tracelens.patch.effects.callables import is_picker
 from tracelens.patch.effects.callbacks import acts, has_content
@@ -44,6 +44,8 @@ from tracelens.patch.effects.vocabulary import Entry
 
 FRESH = "<fresh>"
 """Marks an object whose calls give new tensors: a loss."""
+COLLATED = "<collated>"
+"""Marks a loader that puts its batches together as torch does: of tensors, numbers and texts."""
 IN_PLACE = "<in place>"
 """Marks a module that changes what it is given: `nn.ReLU(inplace=True)`."""
 _OF_NUMBERS = re.compile(
@@ -57,6 +59,10 @@ _CONTAINERS = frozenset(
     f"torch.nn.{name}"
     for name in ("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "DataParallel")
 )
+
+
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+_COLLATE_POSITION = 6
 
 
 class Results:
@@ -73,6 +79,10 @@ class Results:
         if entry.gives in ("list", "parts"):
             listed = entry.gives == "list"
             return self._list(called, given, results, here) if listed else self._parts(called, here)
+        collated = entry.gives == "called" and self._is_collated(called.receiver, here)
+        return self._batch(results, here) if collated else self._by_word(entry, called, given, results, here)
+
+    def _by_word(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
         match entry.gives:
             case "args":
                 out = frozenset(filter(has_content, given.objects)) or self._decorator(here)
@@ -108,9 +118,31 @@ class Results:
             self.memory.write(thing, HELD, filter(acts, given.objects))
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
+        if called.full in _LOADERS and _collates_as_torch(here.node):
+            self.memory.write(thing, COLLATED, {PLAIN})
         if kind == "module" and in_place:
             self.memory.write(thing, IN_PLACE, {PLAIN})
         return frozenset({thing})
+
+    # -------------------------------------------------------------------------------------------------------- batches
+
+    def _is_collated(self, loader: Object | None, here: Here) -> bool:
+        return isinstance(loader, Thing) and bool(self.memory.read(loader, COLLATED, here.unit))
+
+    def _batch(self, results: Objects, here: Here) -> Objects:
+        """What torch puts together of a data set's items: lists and dicts of tensors, numbers and texts.
+
+        It refuses other objects, but for those of a class that is a list or a dict: a named tuple.
+        """
+        own = frozenset(one for one in results if isinstance(one, Instance) and self._is_sequence(one, here))
+        if not any(isinstance(one, Container) for one in results):
+            return own | {DATA}
+        made = self.memory.make(Container, here.node, "<batch>")
+        self.memory.write(made, ANY_KEY, {DATA, PLAIN, made})
+        return own | {DATA, made}
+
+    def _is_sequence(self, one: Instance, here: Here) -> bool:
+        return not set(classes.kinds(one.made, self.memory, here.unit)) <= {"module", "loader"}
 
     # ------------------------------------------------------------------------------------------- what may be the same
 
@@ -244,6 +276,17 @@ def _is_layer(called: Name, given: Arguments) -> bool:
         return True
     torch_has_it = called.full.startswith("torch.nn.") and called.full not in _CONTAINERS
     return torch_has_it and not any(map(acts, given.objects))
+
+
+def _collates_as_torch(call: object) -> bool:
+    """Whether a loader is made without a function of its own for its batches, and with batches."""
+    if not isinstance(call, ast.Call) or len(call.args) > _COLLATE_POSITION:
+        return False
+    words = {one.arg: one.value for one in call.keywords}
+    hidden = None in words or any(isinstance(one, ast.Starred) for one in call.args)
+    sizes = [*call.args[1:2], *(value for word, value in words.items() if word == "batch_size")]
+    single = any(isinstance(size, ast.Constant) and size.value is None for size in sizes)
+    return not (hidden or single or "collate_fn" in words)
 
 
 def _is_true(node: ast.AST) -> bool:

@@ -14,7 +14,7 @@ from tracelens.patch.effects import classes, implicit, names
 from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions
-from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, MEMBERS, NONE, PLAIN, RAISED, Objects
+from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, MEMBERS, NONE, PLAIN, RAISED, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     RAISES,
     WRITES,
@@ -81,6 +81,9 @@ class Statements(Expressions):
         given = self._operand(node.value)
         here = self.here(node)
         changed = frozenset(one for one in before - {DATA} if isinstance(one, _CHANGED_IN_PLACE))
+        if PLAIN in before:  # of a number it makes another one
+            likely = {(node, one) for one in changed if not (isinstance(one, Instance) or is_tensor(one))}
+            self.memory.summary(self.unit).may_change |= likely
         for one in changed:
             for name in (ANY_KEY, STATE):
                 self.memory.effect(self.unit, node, Effect(WRITES, one, name))
