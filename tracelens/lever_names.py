@@ -9,7 +9,7 @@ from __future__ import annotations
 from tracelens.messages import say
 
 _WORDS = {
-    "event-sync": say("Wait for an event"),
+    "event-sync": say("Wait each batch for an event"),
     "pinned-copy": say("Copy from pinned memory"),
     "more-streams": say("Copy the next batch ahead"),
 }
@@ -57,7 +57,7 @@ def _every(scheme: str, nth: str) -> str:
     if scheme == "event-interval":
         return say("Wait every {nth} batch", nth=nth)
     if scheme == "interval-sync":
-        return say("Synchronize every {nth} batch", nth=nth)
+        return say("Wait every {nth} for all work", nth=nth)
     return say("Copy ahead, wait every {nth}", nth=nth)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens import remedies, run_levers
-from tracelens.edit_kinds import EditKind, NotReplayed, definition
+from tracelens.edit_kinds import EDIT_DEFINITIONS, EditKind, NotReplayed, definition
 from tracelens.findings import debug_settings
 from tracelens.levers.definition import LeverRule
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
@@ -20,12 +20,14 @@ from tracelens.model import (
     Diagnosis,
     Edit,
     Estimate,
+    Hunk,
     Lever,
     LeverCombination,
     Location,
     Owner,
     Owners,
     Scheme,
+    UnsafeOffer,
     Verification,
     counting,
 )
@@ -207,6 +209,19 @@ def _is_a_guess(remedy: Remedy) -> bool:
     return bool(edits) and all(
         not edit.locations and isinstance(definition(edit.kind).replay, NotReplayed) for edit in edits
     )
+
+
+def beyond_levers(offer: UnsafeOffer | None, by_lever: Mapping[str, Remedy]) -> UnsafeOffer | None:
+    """What only --unsafe makes: not what a lever of its own writes at the same place once a trial has checked it."""
+    patches = (remedy.patch for remedy in by_lever.values() if remedy.patch is not None)
+    own = {_change(hunk) for patch in patches for hunk in patch.hunks}
+    left = tuple(hunk for hunk in offer.hunks if _change(hunk) not in own) if offer is not None else ()
+    return replace(offer, hunks=left) if offer is not None and left else None
+
+
+def _change(hunk: Hunk) -> tuple[str, str, int | None]:
+    known = EDIT_DEFINITIONS.get(hunk.edit)
+    return known.recipe if known is not None else hunk.edit, hunk.location.path, hunk.location.line
 
 
 def _who(owner: Owner) -> tuple[object, ...]:

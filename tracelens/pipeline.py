@@ -254,7 +254,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
         **carried_over(told),
         schemes=judged.schemes,
         recommendation=replace(judged.answer, lever=lever),
-        unsafe=judged.unsafe,
+        unsafe=lever_remedies.beyond_levers(judged.unsafe, levers.by_lever),
         patches={name: remedy.patch for name, remedy in by_name.items() if remedy.patch is not None},
         written=remedies.to_write(context, by_name, {options.forced, judged.answer.scheme, lever}),
         verifications=judged.trials,

@@ -65,7 +65,7 @@ def test_a_block_records_steps_of_an_optimizer_that_was_made_before(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "True None out\n"
-    assert done.stderr.splitlines()[-1] == f"next: tracelens recommend {tmp_path / 'out'}"
+    assert done.stderr.splitlines()[-1] == f"next: tracelens recommend {tmp_path / 'out'}/"
     recorded = run.read(tmp_path / "out")
     (only,) = recorded.recordings
     assert recorded.complete

@@ -52,8 +52,8 @@ def on_recorded_device(run: Path) -> None:
 
 def test_what_is_not_proved_is_written_once_verify_has_found_it_equal(run: Path, capsys: Capture) -> None:
     assert main(["recommend", str(run)]) == 0
-    assert capsys.readouterr().out.rstrip().endswith(f"next: tracelens fix {run}")
-    check = f"verify {run} --lever event-interval"
+    assert capsys.readouterr().out.rstrip().endswith(f"next: tracelens fix {run}/")
+    check = f"verify {run}/ --lever event-interval"
     assert "losses.append(loss.item())\n" not in _removed((run / "tracelens.patch").read_text())
 
     before = applied(capsys, *CHANGE, str(run), "--dry-run")
@@ -87,7 +87,7 @@ def test_what_is_not_proved_is_written_once_verify_has_found_it_equal(run: Path,
 def test_a_patch_of_nothing_proved_leaves_the_files_as_they_are(run: Path, capsys: Capture) -> None:
     assert main(["apply", *CHANGE, str(run), "--only", "TL101"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"run: tracelens verify {run} --lever event-interval" in said and "Nothing to change." in said
+    assert f"run: tracelens verify {run}/ --lever event-interval" in said and "Nothing to change." in said
     assert Path("train.py").read_text() == cases.SCRIPT and not (run / "backup").exists()
 
 

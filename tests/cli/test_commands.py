@@ -109,7 +109,7 @@ def test_revert_names_the_older_run_whose_patch_is_in_the_files(project: Path, c
     shutil.copytree(older, older.with_name("20260202-000000-train-made"), ignore=shutil.ignore_patterns("backup"))
     said(capsys)
     assert main(["revert"]) == 4
-    assert f"tracelens revert tracelens-runs/{older.name}" in said(capsys)
+    assert f"tracelens revert tracelens-runs/{older.name}/" in said(capsys)
     assert main(["revert", f"tracelens-runs/{older.name}"]) == 0
     assert (project / "train.py").read_text() == cases.SCRIPT
 

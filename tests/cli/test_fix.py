@@ -103,7 +103,7 @@ def test_with_yes_it_is_measured_and_written_and_revert_takes_it_back(
     assert said.startswith("Two waits cost")
     assert "Faster: 2.5 → 1.2 ms per step, +100 % (95 %: +82 to +122 %). Same results, bit for bit." in said
     assert "train.py:" in said and "torch.cuda.synchronize()" in said
-    assert "Written: train.py" in said and f"undo: tracelens revert {run}" in said
+    assert "Written: train.py" in said and f"undo: tracelens revert {run}/" in said
     assert "Measuring first, at most 10 min; your files stay as they are." in streams.err
     assert source() != cases.SCRIPT and measuring.verified == [("event-sync", Path("train.py").read_bytes())]
     assert main(["fix", str(run), "--yes"]) == 0
@@ -121,7 +121,7 @@ def test_without_a_terminal_nothing_is_asked_or_written_and_the_next_command_wri
     said = capsys.readouterr().out
     assert fix.NO_TERMINAL in " ".join(said.split()) and source() == cases.SCRIPT
     assert (run / "tracelens.patch").read_text().count("\n-") >= 2
-    assert f"next: tracelens apply {run} --lever event-sync" in said
+    assert f"next: tracelens apply {run}/ --lever event-sync" in said
     assert main(["fix", str(run), "--no-write", "-q"]) == 0
     assert fix.NOT_WRITTEN in capsys.readouterr().out
     assert len(measuring.verified) == 1, "what was measured of the very same files counts"

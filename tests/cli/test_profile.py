@@ -131,7 +131,7 @@ def test_the_report_appears_when_the_window_closes(
     assert "Two waits cost" in streams.err and "Wait for an event saves " in streams.err
     ending = streams.err.splitlines()[-2:]
     where = folder.relative_to(tmp_path)
-    assert ending == [f"next: tracelens fix {where}", f"report: {where}/report.html"]
+    assert ending == [f"next: tracelens fix {where}/", f"report: {where}/report.html"]
     assert (folder / "report.html").is_file()
 
 

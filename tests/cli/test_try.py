@@ -106,7 +106,7 @@ def test_the_table_says_gain_range_and_results(run: Path, session: Session, caps
     assert "Faster: DataLoader workers 6 +100 % (95 %: +80 % to +120 %); same results, bit for bit." in said
     assert "5.0 (4.5 to 5.6)" in streams.out
     assert "the compile version ended with exit code 1" in said
-    assert f"next: tracelens recommend {run}" in streams.out
+    assert f"next: tracelens recommend {run}/" in streams.out
 
 
 def test_a_lever_that_changes_losses_is_drawn_beside_other_seeds(run: Path, session: Session, capsys: Capture) -> None:

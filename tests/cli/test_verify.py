@@ -61,17 +61,15 @@ def test_an_applied_patch_that_was_measured_to_be_wrong_or_slower_is_taken_back(
     main(before)
     after = next_line(capsys)
     if outcome == "faster":
-        assert after == ["report", str(run)]
+        assert after == ["report", f"{run}/"]
         return
-    assert after == ["revert", str(run)]
+    assert after == ["revert", f"{run}/"]
     assert main(["report", str(run), "-o", "page.html"]) == 0
-    assert next_line(capsys) == ["revert", str(run)], "recording again would record the broken script"
+    assert next_line(capsys) == ["revert", f"{run}/"], "recording again would record the broken script"
     assert main(after) == 0
     assert main(["report", str(run), "-o", "page.html"]) == 0
     then = next_line(capsys)
-    assert then[0] in ("profile", "verify") and "event-interval" not in then, (
-        "the original stands: another scheme, or no"
-    )
+    assert then[0] in ("profile", "fix") and "event-interval" not in then, "the original stands: another scheme, or no"
 
 
 def test_a_patch_that_is_not_applied_needs_no_revert(
@@ -79,7 +77,7 @@ def test_a_patch_that_is_not_applied_needs_no_revert(
 ) -> None:
     measured(monkeypatch, "different numbers")
     assert main(["verify", str(run), "--scheme", "event-interval"]) == 1
-    assert next_line(capsys) == ["report", str(run)]
+    assert next_line(capsys) == ["report", f"{run}/"]
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.places import ROOT
-from tracelens.lever_remedies import PlannedLevers, Wanted, edits_of, lever_of_loss, with_remedies
+from tracelens.lever_remedies import PlannedLevers, Wanted, beyond_levers, edits_of, lever_of_loss, with_remedies
 from tracelens.levers.states import LeverFacts
-from tracelens.model import Edit, InventoryItem, Location, Owner, Owners, Patch, Scheme
+from tracelens.model import Edit, Hunk, InventoryItem, Location, Owner, Owners, Patch, Scheme, UnsafeOffer
 from tracelens.model.patch import FilePatch
 from tracelens.remedies import Remedy
 from tracelens.schemes import rules
@@ -121,3 +121,16 @@ def test_the_lever_of_the_largest_loss_is_one_that_a_patch_writes_if_there_is_on
     assert lever_of_loss(None, PlannedLevers((), None, both, owners)) is None
     guess = {"prefetch=4": Remedy((Edit("loader-ahead", depth=4),), None, change)}
     assert lever_of_loss(LOADER, PlannedLevers((), None, guess, owners)) is None, "nobody knows what it gives"
+
+
+def test_what_a_lever_of_its_own_writes_is_not_said_to_need_unsafe() -> None:
+    """`apply` named the same workers as left out until they are checked, and as a change that needs --unsafe."""
+    at, elsewhere = Location("train.py", 39), Location("train.py", 80)
+    checked = Hunk("TL701", "loader-workers", "checked", at, "8 workers instead of 2", "because", unproved="draws")
+    lever = {"workers=8": Remedy((Edit("loader-workers", workers=8),), None, Patch(ROOT, (), (checked,), (), ""))}
+    more = Hunk("TL701", "more-workers", "unsafe", at, "8 workers instead of 2", "because")
+    guard = Hunk("TL601", "move-guard", "unsafe", elsewhere, "looks every 10 batches", "because")
+    assert beyond_levers(UnsafeOffer("full-pipeline", (more,)), lever) is None
+    assert beyond_levers(UnsafeOffer("full-pipeline", (more, guard)), lever) == UnsafeOffer("full-pipeline", (guard,))
+    assert beyond_levers(UnsafeOffer("full-pipeline", (more,)), {}) == UnsafeOffer("full-pipeline", (more,))
+    assert beyond_levers(None, lever) is None

@@ -37,7 +37,7 @@ def test_an_event_is_recorded_in_place_of_the_synchronize(tmp_path: Path) -> Non
     assert added(text, after) == [
         "batch_done = None",
         "batch_done = torch.cuda.Event()",
-        "batch_done.record()  # wait here  # fires",
+        "batch_done.record()",  # "wait here" was said of the call that is gone
         "if batch_done is not None:",
         "batch_done.synchronize()",
     ]

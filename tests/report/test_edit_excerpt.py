@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tracelens.report import diff, edit_excerpt
 from tracelens.report.edit_excerpt import EditExcerpt, EditRow
 
@@ -62,18 +60,14 @@ def test_the_half_of_a_call_is_not_shown() -> None:
     assert not [row for row in telling(broken, 9) if "DeferredReads" in row[2]]
 
 
-@pytest.mark.parametrize(
-    ("removed", "added", "said"),
-    [
-        ("torch.cuda.synchronize()  # wait", "ahead.record()  # wait", "ahead.record()"),
-        ("x = x.to(d)  # copy", "x = x.to(d, non_blocking=True)  # copy", "x = x.to(d, non_blocking=True)  # copy"),
-        ("wait()  # now", "ahead.record()  # later", "ahead.record()  # later"),
-        ('wait("# a")', 'mark("# a")', 'mark("# a")'),
-    ],
-)
-def test_a_comment_on_what_is_gone_goes_with_it(removed: str, added: str, said: str) -> None:
-    block = (EditRow("del", 3, removed), EditRow("add", 3, added))
-    assert edit_excerpt._without_old_comments(block)[1].text == said
+def test_a_function_that_the_change_makes_is_shown_by_its_first_line() -> None:
+    """`log_loss` came from nowhere."""
+    made = LONG.replace("+    ahead = Def", "+    def log_loss(value, step):\n+        print(value)\n+    ahead = Def")
+    made = made.replace("@@ -7,5 +8,7 @@", "@@ -7,5 +8,9 @@").replace("ahead.defer(print,", "ahead.defer(log_loss,")
+    assert telling(made, 9, 10)[:2] == [
+        ("add", 7, "def log_loss(value, step): …"),
+        ("add", 7, "ahead = DeferredReads(every=10)"),
+    ]
 
 
 def excerpt(shown: int, changed: int, *new_files: str) -> EditExcerpt:
@@ -82,7 +76,7 @@ def excerpt(shown: int, changed: int, *new_files: str) -> EditExcerpt:
 
 def test_how_much_of_the_change_is_shown_is_counted() -> None:
     said = edit_excerpt.rest_of(excerpt(3, 6), "tracelens apply run")
-    assert said == "3 of 6 changed lines; apply --dry-run shows all."
+    assert said == "3 of 6 changed lines; apply --dry-run shows all, revert undoes."
     helpers = excerpt(2, 2, "helpers.py")
     assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 changed lines, 1 new file; fix shows all."
     assert edit_excerpt.rest_of(helpers, "") == "2 of 2 changed lines, 1 new file."

@@ -43,7 +43,7 @@ def blocks(
         yield from method(diagnosis)
     else:
         lines = costly_lines(diagnosis)
-        yield from screen_text.annotated(lines, time_columns(diagnosis), wording.together(diagnosis) if lines else "")
+        yield from screen_text.annotated(lines, time_columns(diagnosis))
         yield from _breakdown(shown)
         yield from _short_findings(shown)
         yield from _short_abstentions(diagnosis)
@@ -94,6 +94,10 @@ def _short_findings(diagnosis: Diagnosis) -> Iterator[RenderableType]:
         for finding in diagnosis.findings[:SHORT_ROWS]
     ]
     yield terminal.table((say("what"), say("where"), say("per step"), say("share")), rows, frozenset({2, 3}))
+    if wording.together(diagnosis):
+        yield terminal.paragraph(
+            say("What waits cost is predicted for a step without any of them; a change may leave some."), "dim"
+        )
 
 
 def _short_abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:

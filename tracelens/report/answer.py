@@ -23,7 +23,6 @@ SOURCE = {
     "unprofiled": say("without the profiler"),
     "recorded": say("as recorded, with the profiler"),
 }
-INTERVAL = {"measured": "95 %", "predicted": say("predicted")}
 NOTES = {
     "apply": say("Put it into the script:"),
     "fix": say("See the change, measure it, then decide:"),
@@ -56,6 +55,10 @@ class ReportAnswer:
     figures: tuple[Figure, ...]
     command: str
     command_note: str
+    undo: str
+    """The command that takes out what the command puts in; empty where it puts nothing in."""
+    elsewhere: str
+    """How much of the GPU's idle time is at none of the lines of the frame."""
     frame: tuple[AnnotatedFile, ...]
     proof: str
     """How it was measured, and how much of the change the frame shows."""
@@ -73,9 +76,24 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
         figures=tuple(_figures(diagnosis, screen.then)),
         command=command,
         command_note=_note(command, screen.then),
+        undo=_undo(command, diagnosis),
+        elsewhere=_elsewhere(screen),
         frame=annotated_source.frame(diagnosis, screen.lines, screen.edit),
         proof=joined(" ", [text for text in (screen.measured, screen.edit_rest) if text]),
     )
+
+
+def _undo(command: str, diagnosis: PlannedDiagnosis) -> str:
+    writes = command.split()[1:2] in (["apply"], ["fix"])
+    return next_commands.line("revert", *next_commands.which(diagnosis)) if writes else ""
+
+
+def _elsewhere(screen: FirstScreen) -> str:
+    if screen.elsewhere_ns is None or screen.strip is None:
+        return ""
+    idle_ns = round(screen.strip.total_ns("lost")[0])
+    told = {"rest": short_ms(screen.elsewhere_ns), "idle": short_ms(idle_ns)}
+    return say("Of the {idle} ms that the GPU idles, {rest} are at other lines.", **told)
 
 
 def _unstopped(text: str) -> str:
@@ -100,11 +118,11 @@ def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Fi
     steps = diagnosis.steps
     base_ns = steps.best_known_ns if steps.source != "none" else None
     if then is not None:
-        spread = say(
-            "{interval}: {low} to {high} ms",
-            interval=INTERVAL[then.evidence],
-            low=short_ms(then.low_ns),
-            high=short_ms(then.high_ns),
+        low, high = short_ms(then.low_ns), short_ms(then.high_ns)
+        spread = (
+            say("{low} to {high} ms, 95 % sure", low=low, high=high)
+            if then.evidence == "measured"
+            else say("{low} to {high} ms, predicted", low=low, high=high)
         )
         yield Figure(say("Step time"), short_ms(then.base_ns), short_ms(then.step_ns), "ms", spread)
         rates = say("{now} → {then} steps per second", now=_rate(then.base_ns), then=_rate(then.step_ns))

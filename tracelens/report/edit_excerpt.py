@@ -2,15 +2,13 @@
 
 In: a PlannedDiagnosis. Out: an `EditExcerpt`, or None where no patch is made of the recommendation. A short change is
 shown whole. Of a long one the lines at the recorded places are shown with what takes their place, and the line that
-makes a name which these use and the file does not have; a comment on what is gone is not.
+makes a name which these use and the file does not have; of a function its first line.
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -23,7 +21,7 @@ from tracelens.report import diff
 from tracelens.report.diff import DiffRow
 
 _MADE = re.compile(r"([A-Za-z_]\w*)(?:\s*:[^=]+)?\s*=(?!=)")
-_CALLED = re.compile(r"(\w+)\s*\(")
+_DEFINED = re.compile(r"def\s+([A-Za-z_]\w*)\(.*\):$")
 MOST_LINES = 6
 """So many lines of a change fit on the first screen."""
 
@@ -87,7 +85,7 @@ def rest_of(edit: EditExcerpt | None, next_command: str) -> str:
         said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
     verb = next_command.split()[1] if next_command else ""
     if verb == "apply":
-        return say("{lines}; apply --dry-run shows all.", lines=said)
+        return say("{lines}; apply --dry-run shows all, revert undoes.", lines=said)
     return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 
@@ -100,33 +98,11 @@ def _blocks(rows: Sequence[DiffRow]) -> list[tuple[EditRow, ...]]:
             first = next((row.old for row in together if row.old is not None), line)
             out.append(tuple(_row(row, first) for row in together if row.text.strip()))
         line = next((row.old + 1 for row in reversed(together) if row.old is not None), line)
-    return [_without_old_comments(block) for block in out if block]
+    return [block for block in out if block]
 
 
 def _row(row: DiffRow, first: int) -> EditRow:
     return EditRow("del", row.old or first, row.text) if row.kind == "del" else EditRow("add", first, row.text)
-
-
-def _without_old_comments(block: tuple[EditRow, ...]) -> tuple[EditRow, ...]:
-    """The new lines without the comment of an old one, where they call nothing that the old one called: what was said
-    of the call that is gone ("wait for the step") does not hold of the new one."""
-    comments = {comment: row.text for row in block if row.kind == "del" and (comment := _comment(row.text))}
-    return tuple(_uncommented(row, comments) if row.kind == "add" else row for row in block)
-
-
-def _uncommented(row: EditRow, comments: dict[str, str]) -> EditRow:
-    for comment, old in comments.items():
-        if row.text.endswith(comment) and not set(_CALLED.findall(old)) & set(_CALLED.findall(row.text)):
-            return replace(row, text=row.text.removesuffix(comment).rstrip())
-    return row
-
-
-def _comment(text: str) -> str:
-    try:
-        tokens = list(tokenize.generate_tokens(io.StringIO(text.strip()).readline))
-    except (tokenize.TokenError, SyntaxError):
-        return ""
-    return next((token.string for token in tokens if token.type == tokenize.COMMENT), "")
 
 
 def _telling(blocks: Sequence[tuple[EditRow, ...]], lines: Set[int]) -> tuple[EditRow, ...]:
@@ -143,15 +119,22 @@ def _telling(blocks: Sequence[tuple[EditRow, ...]], lines: Set[int]) -> tuple[Ed
     chosen = [*gone[: MOST_LINES // 2], *come[: MOST_LINES // 2]]
     needed = list(_makers(every, chosen))[: MOST_LINES - len(chosen)]
     wanted = {id(row) for row in (*chosen, *needed)}
-    return tuple(row for row in every if id(row) in wanted)
+    return tuple(_cut_short(row) for row in every if id(row) in wanted)
+
+
+def _cut_short(row: EditRow) -> EditRow:
+    """With a sign that a function goes on, whose body is not shown."""
+    defined = row.kind == "add" and _DEFINED.match(row.text.strip()) is not None
+    return replace(row, text=f"{row.text.rstrip()} …") if defined else row
 
 
 def _makers(every: Sequence[EditRow], chosen: Sequence[EditRow]) -> Iterator[EditRow]:
     """The lines of the change that make names which the chosen ones use; none that goes on in a further line."""
     used = {name for row in chosen if row.kind == "add" for name in re.findall(r"[A-Za-z_]\w*", row.text)}
     for row in every:
-        made = _MADE.match(row.text.strip()) if row.kind == "add" and row not in chosen else None
-        if made is not None and made[1] in used and _is_whole(row.text.strip()):
+        text = row.text.strip()
+        made = _MADE.match(text) or _DEFINED.match(text) if row.kind == "add" and row not in chosen else None
+        if made is not None and made[1] in used and (_is_whole(text) or text.startswith("def ")):
             yield row
 
 

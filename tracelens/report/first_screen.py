@@ -62,8 +62,6 @@ class LeverRow:
     """What to type for it; empty where nothing can be."""
     like_last: bool = False
     """Whether it is about the same as the numbered row before it: each lies in the range of the other."""
-    acts: bool = False
-    """Whether `step` is what it acts on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,8 @@ class FirstScreen:
     """What the two times of a line are called."""
     batch: str
     """What the DataLoader spends a batch on; empty where that was not recorded or takes next to nothing."""
+    elsewhere_ns: int | None
+    """How long the GPU idles beside these lines; None where that is nothing, or nobody knows."""
     beside_lines: str
     """What the lines give back together; empty where each tells for itself."""
     then: BestLever | None
@@ -107,16 +107,17 @@ class FirstScreen:
 def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
     """Everything that the first screen says. `typed`: paths and options of the user, for the commands."""
     rows, then, edit = ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
-    shown = _first_levers(rows)
+    shown, lines = _first_levers(rows), costly_lines(diagnosis)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
         verdict=wording.beside_headline(diagnosis),
         steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
-        lines=costly_lines(diagnosis),
+        lines=lines,
         time_columns=time_columns(diagnosis),
         batch=_of_a_batch(diagnosis),
+        elsewhere_ns=line_times.elsewhere_ns(diagnosis, lines),
         beside_lines=_beside(diagnosis),
         then=then,
         edit=edit,
@@ -212,7 +213,15 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
 def _no_line(diagnosis: PlannedDiagnosis) -> str:
     """That a line was looked for."""
     looked = diagnosis.run is not None and diagnosis.steps.source != "none" and bool(diagnosis.sources)
-    return say("No single line waits for a tenth of the step.") if looked and not costly_lines(diagnosis) else ""
+    if not looked or costly_lines(diagnosis):
+        return ""
+    said = say("No single line waits for a tenth of the step.")
+    issuing = [owner.owned_ns for owner in diagnosis.owners.owners if owner.kind in ("launch", "backward", "optimizer")]
+    idle_ns = line_times.idle_ns(diagnosis)
+    if idle_ns is None or sum(issuing) < LEAST_ANSWER_SHARE * diagnosis.owners.wall_ns:
+        return said
+    told = {"idle": short_ms(idle_ns), "launching": short_ms(sum(issuing) * factor(diagnosis)), "text": said}
+    return say("The GPU idles {idle} ms of a step, {launching} of them while Python launches kernels. {text}", **told)
 
 
 def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
@@ -294,9 +303,7 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     name = lever_names.name(lever, diagnosis)
     lines = spans(sorted({place.line for place in _places(lever, diagnosis) if place.line is not None}))
     if known is None:
-        acts_ns = acts_on_ns(lever, diagnosis)
-        acts = DASH if acts_ns is None else say("acts on {part}", part=short_ms(acts_ns))
-        return LeverRow(DASH, name, lines, acts, DASH, say("not tried"), lever.id, acts=acts_ns is not None)
+        return LeverRow(DASH, name, lines, DASH, DASH, say("not tried"), lever.id)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = gain_words.gained(known, measured=lever.measured is not None)

@@ -49,9 +49,6 @@ class LeverLine:
     id: str
     where: str
     bars: tuple[LeverBar, ...]
-    acts_on: float | None
-    """Of a lever without a number: how much of the step it can act on, as a length."""
-    acts: str
     gain: str
     evidence: str
     results: str
@@ -86,11 +83,6 @@ class LeverTable:
         return say("Everything that could change this step. None is known to gain: the order is no ranking.")
 
     @property
-    def says_acts(self) -> bool:
-        """Whether any line has the part of a step that it acts on."""
-        return any(line.acts for line in self.lines)
-
-    @property
     def table(self) -> Table:
         """The same as a plain table."""
         columns = ("", say("lever"), say("lines"), say("predicted, ms"), say("measured, ms"), say("gain"), say("next"))
@@ -99,7 +91,7 @@ class LeverTable:
                 line.rank,
                 line.title,
                 line.where,
-                _said(line, "predicted") or line.acts,
+                _said(line, "predicted") or DASH,
                 _said(line, "measured") or DASH,
                 line.gain,
                 Code(line.command) if line.command else line.advice,
@@ -140,7 +132,6 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         for kind, known in (("predicted", lever.predicted), ("measured", lever.measured))
         if known is not None
     ]
-    acts_ns = first_screen.acts_on_ns(lever, diagnosis) if not bars else None
     no_gain = lever.known is not None and not lever.known.excludes_zero
     recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
     return LeverLine(
@@ -150,10 +141,6 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         id=lever.id,
         where=_lines(row.lines),
         bars=tuple(bars),
-        acts_on=None if acts_ns is None else round((base_ns - acts_ns) * scale, 2),
-        acts=""
-        if acts_ns is None
-        else say("acts on {part} of {base} ms", part=short_ms(acts_ns), base=short_ms(base_ns)),
         gain=row.gain if bars else DASH,
         evidence=row.evidence,
         results=RESULTS[lever.numbers] if lever.measured is not None and lever.numbers else "",

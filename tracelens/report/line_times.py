@@ -15,6 +15,7 @@ import numpy as np
 
 from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall
 from tracelens.report import wording
+from tracelens.report.formatting import SMALL_NS
 from tracelens.report.on_baseline import factor
 
 OFTEN = 0.5
@@ -54,6 +55,21 @@ def line_times(diagnosis: Diagnosis) -> Mapping[Line, CostlyLine]:
         )
         for key in sorted(at)
     }
+
+
+def elsewhere_ns(diagnosis: Diagnosis, lines: Iterable[CostlyLine]) -> int | None:
+    """The idle GPU time of a step that none of these lines has; None where there is none to speak of, or no GPU."""
+    shown, whole_ns = [line.gpu_idle_ns or 0 for line in lines], idle_ns(diagnosis)
+    left = whole_ns - sum(shown) if whole_ns is not None and shown else 0
+    return left if left >= SMALL_NS else None
+
+
+def idle_ns(diagnosis: Diagnosis) -> int | None:
+    """How long the GPU idles in a step, on the baseline; None without a GPU."""
+    if diagnosis.breakdown is None:
+        return None
+    parts = diagnosis.breakdown.known.items()
+    return round(sum(ns for part, ns in parts if part.startswith("idle_")) * factor(diagnosis))
 
 
 def untimed(diagnosis: Diagnosis, line: Line) -> CostlyLine:

@@ -1,7 +1,7 @@
-"""The lines that a change of the DataLoader is about: where its batches are waited for, where it is made, what to edit.
+"""The two lines that a change of the DataLoader is about: where its batches are waited for, and what to edit.
 
-In: a PlannedDiagnosis. Out: a sentence that says what each line is, because all of them stand on one screen, and how
-much of the wait can be saved; empty where another lever is recommended.
+In: a PlannedDiagnosis. Out: a sentence that says what each line is, because both stand on one screen, and how much of
+the wait can be saved; empty where another lever is recommended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LEAST_DIFFERENCE = 0.01
 
 
 def said(diagnosis: PlannedDiagnosis) -> str:
-    """'Line 39 makes the DataLoader; line 54 waits for its batches; the change goes into line 34. Of the 10.1 ms …'."""
+    """'Line 54 waits for the DataLoader's batches; the change goes into line 34. Of the 10.1 ms 8.2 can be saved.'."""
     lever = next((one for one in diagnosis.levers if one.id == diagnosis.recommendation.lever), None)
     loader = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
     if lever is None or lever.family != "loader" or loader is None:
@@ -27,20 +27,14 @@ def said(diagnosis: PlannedDiagnosis) -> str:
 
 
 def _lines(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
-    waits = line_times.place_of(loader, diagnosis)
-    made = lever.locations[0] if lever.locations else None
-    edit = edit_excerpt.edit_excerpt(diagnosis)
-    if waits is None or made is None or (waits.path, waits.line) == (made.path, made.line):
+    waits, edit = line_times.place_of(loader, diagnosis), edit_excerpt.edit_excerpt(diagnosis)
+    goes = lever.locations[0] if lever.locations else None
+    if edit is not None:
+        goes = Location(edit.path, edit.line)
+    if waits is None or goes is None or (waits.path, waits.line) == (goes.path, goes.line):
         return ""
-    told = {"wait": _named(waits, made), "made": _named(made, made)}
-    if edit is None or (edit.path, edit.line) == (made.path, made.line):
-        return say("Line {made} makes the DataLoader; line {wait} waits for its batches.", **told)
-    goes = _named(Location(edit.path, edit.line), made)
-    return say(
-        "Line {made} makes the DataLoader; line {wait} waits for its batches; the change goes into line {edit}.",
-        **told,
-        edit=goes,
-    )
+    told = {"wait": _named(waits, goes), "edit": _named(goes, goes)}
+    return say("Line {wait} waits for the DataLoader's batches; the change goes into line {edit}.", **told)
 
 
 def _named(place: Location, beside: Location) -> str:

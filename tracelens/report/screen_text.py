@@ -16,7 +16,7 @@ from tracelens.messages import joined, say, say_count, shown
 from tracelens.report import terminal
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
-from tracelens.report.formatting import clean, says, short_ms
+from tracelens.report.formatting import DASH, clean, says, short_ms
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.step_strip import StepStrip, StripLane
 
@@ -33,7 +33,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     """Verdict, lines, one step, levers, next command."""
     yield from head(screen)
     yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
-    yield from pictured(screen.strip)
+    yield from pictured(screen.strip, screen.elsewhere_ns)
     yield from edited(screen.edit, screen.edit_rest)
     if screen.levers:
         yield Text()
@@ -42,7 +42,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     for note in _notes(screen):
         yield terminal.paragraph(note, "dim")
     does = _what_it_does(next_command.split()[1])
-    if does:
+    if does and not (next_command.split()[1] == "apply" and screen.edit_rest):
         yield terminal.paragraph(does, "dim")
     yield terminal.next_command(next_command)
 
@@ -89,12 +89,20 @@ def annotated(lines: Sequence[CostlyLine], time_columns: tuple[str, str], beside
         yield terminal.paragraph(beside, "dim")
 
 
-def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
-    """The step of the GPU, now and then, on one scale."""
+def pictured(strip: StepStrip | None, elsewhere_ns: int | None = None) -> Iterator[RenderableType]:
+    """The step of the GPU, now and then, on one scale. `elsewhere_ns`: what it idles beside the lines above."""
     lanes = [(lane, step.step_ns) for step in strip.steps if (lane := step.gpu) is not None] if strip else []
-    if lanes:
+    if strip is not None and lanes:
         yield Text()
-        yield _Lanes(lanes)
+        yield _Lanes(lanes, _legend(strip, elsewhere_ns))
+
+
+def _legend(strip: StepStrip, elsewhere_ns: int | None) -> str:
+    """'GPU: █ busy  · idle 9.6 → 3.2 ms (0.8 at other lines); two recordings': what the signs are, and come to."""
+    text = say("GPU: {busy} busy  {sign} idle {idle} ms", busy=BUSY, sign=IDLE, idle=strip.legend("lost"))
+    if elsewhere_ns is not None:
+        text = say("{legend} ({rest} at other lines)", legend=text, rest=short_ms(elsewhere_ns))
+    return say("{legend}; two recordings", legend=text) if strip.recordings else text
 
 
 def edited(edit: EditExcerpt | None, rest: str) -> Iterator[RenderableType]:
@@ -132,7 +140,7 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield screen.measured
     if screen.about_patch:
         yield screen.about_patch
-    about = list(_of_rows(screen.levers, screen.steps_found))
+    about = list(_of_rows(screen.levers))
     if about:
         yield joined(" ", about)
     more = []
@@ -144,18 +152,15 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield say("With -v: {more}.", more=joined(", ", [*more, *screen.long_form]))
 
 
-def _of_rows(rows: Sequence[LeverRow], steps_found: bool) -> Iterator[str]:
-    """What the rows leave open: which of them are no better than one another, and what a ceiling is."""
+def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
+    """What the rows leave open: which of them are no better than one another, and what nobody knows."""
     same = _same_ranks(rows)
     if same:
         yield say("{ranks} gain about the same.", ranks=joined(", ", same))
     if any(row.id == "event-sync" for row in rows):
-        yield say("event: Python waits for a mark, not for all work.")
-    if any(row.acts for row in rows):
-        if steps_found:
-            yield say("acts on: so many ms of a step it can save at most.")
-        else:
-            yield say("acts on: so many ms of the whole recording it can save at most; steps were not found.")
+        yield say("An event is a mark in the GPU's queue.")
+    if any(row.step == DASH for row in rows):
+        yield say("not tried: what it gains here, only a trial tells.")
 
 
 def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:
@@ -210,6 +215,7 @@ class _Lanes:
     """Two strips on one scale with their times behind them, and what the signs mean."""
 
     lanes: Sequence[tuple[StripLane, int]]
+    legend: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         times = [f"{short_ms(step_ns)} ms" for _, step_ns in self.lanes]
@@ -218,8 +224,7 @@ class _Lanes:
         room = options.max_width - terminal.INDENT - widest - max(map(len, times)) - terminal.GAP
         for name, (lane, _), time in zip(names, self.lanes, times, strict=True):
             yield _row(f"{terminal.padded(name, widest)}{strip_of(lane, room):<{room + terminal.GAP}}{time}", "")
-        legend = shown(say("GPU: {busy} busy  {idle} idle", busy=BUSY, idle=IDLE))
-        yield _row(f"{'':<{widest}}{legend}", "dim")
+        yield _row(f"{'':<{widest}}{shown(self.legend)}", "dim")
 
 
 def _width(columns: Sequence[tuple[str, Sequence[str]]]) -> int:

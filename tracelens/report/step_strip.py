@@ -21,20 +21,34 @@ from tracelens.report.outcome import BestLever, union_ns
 TICKS = 5
 MOVED_SHARE = 0.05
 """Of the step: a wait that grows by less needs no explanation."""
+OTHER_SHARE = 0.02
+"""Of the GPU's work: two recordings of the same kernels that differ by less look the same."""
 ROOM, NARROW_ROOM = 9.0, 18.0
 """Percent of the picture that a label needs, on a wide window and on a phone."""
 PYTHON, GPU = say("Python thread"), say("GPU")
+OF_GPU = ("lost", "copy", "network", "gpu")
+"""Kinds of segments of the GPU's lane."""
+KEY = (
+    (("lost",), say("GPU idle")),
+    (("gpu",), say("kernels")),
+    (("copy",), say("copies")),
+    (("network",), say("collectives")),
+    (("block", "await"), say("host blocked")),
+    (("batch",), say("makes a batch")),
+    (("issue",), say("Python works")),
+)
+"""What each colour is; a wait for a batch and one for the GPU have the same."""
 WORDS = {
     "batch": say("makes the next batch"),
     "await": say("waits for a batch"),
-    "issue": say("issues work"),
+    "issue": say("works"),
     "block": say("waits for the GPU"),
     "lost": say("idle"),
     "copy": say("copies"),
     "network": say("collectives"),
     "gpu": say("works"),
 }
-SHORT = {"batch": say("batch"), "await": say("waits"), "issue": say("issues"), "block": say("waits")}
+SHORT = {"batch": say("batch"), "await": say("waits"), "issue": say("works"), "block": say("waits")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,25 @@ class StepStrip:
     kinds: tuple[str, ...]
     moved: str = ""
     """Why Python waits longer for a batch although the step is shorter; empty where it does not."""
+    recordings: str = ""
+    """That the step then was recorded by itself, where its GPU works for another time; empty where it does not."""
+
+    def total_ns(self, *kinds: str) -> tuple[float, ...]:
+        """What the segments of some kinds of one lane come to in each step (ns); nothing where it is not known."""
+        lanes = [lane for step in self.steps for lane in step.lanes if (lane.name == GPU) == (kinds[0] in OF_GPU)]
+        return tuple(sum(one.ns for one in lane.segments if one.kind in kinds) for lane in lanes)
+
+    @property
+    def key(self) -> tuple[tuple[str, str, str], ...]:
+        """Kind, words and times of each colour that is there."""
+        there = [(kinds, text) for kinds, text in KEY if set(kinds) & set(self.kinds)]
+        named = [(next(one for one in kinds if one in self.kinds), kinds, text) for kinds, text in there]
+        return tuple((kind, text, self.legend(*kinds)) for kind, kinds, text in named)
+
+    def legend(self, *kinds: str) -> str:
+        """'14.7 → 13.1': what a colour comes to, for those who cannot read it off its label."""
+        told = [short_ms(ns) for ns in self.total_ns(*kinds)]
+        return told[0] if len(set(told)) == 1 else " → ".join(told)
 
 
 Totals = dict[str, tuple[tuple[str, float], ...]]
@@ -104,7 +137,7 @@ def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip
         )
     kinds = tuple(dict.fromkeys(s.kind for step in steps for lane in step.lanes for s in lane.segments))
     saved = say("{saved} ms less", saved=short_ms(base_ns - then.step_ns)) if then and then.step_ns < base_ns else ""
-    return StepStrip(tuple(steps), _ticks(longest), saved, kinds, _moved(steps, base_ns))
+    return StepStrip(tuple(steps), _ticks(longest), saved, kinds, _moved(steps, base_ns), _recordings(steps, then))
 
 
 def _moved(steps: Sequence[StripStep], base_ns: int) -> str:
@@ -117,6 +150,20 @@ def _moved(steps: Sequence[StripStep], base_ns: int) -> str:
         "Waiting for a batch goes from {before} to {after} ms: the GPU is done sooner, the workers are not.",
         before=short_ms(round(waits[0])),
         after=short_ms(round(waits[1])),
+    )
+
+
+def _recordings(steps: Sequence[StripStep], then: BestLever | None) -> str:
+    worked = [sum(one.ns for one in step.gpu.segments if one.kind == "gpu") for step in steps if step.gpu is not None]
+    if then is None or then.trial is None or len(worked) < 2:
+        return ""
+    if abs(worked[1] - worked[0]) < OTHER_SHARE * worked[0]:
+        return ""
+    return say(
+        "Now and then are two recordings, each drawn to its measured step: that kernels take {now} ms in one and "
+        "{then} ms in the other is no gain of the change.",
+        now=short_ms(worked[0]),
+        then=short_ms(worked[1]),
     )
 
 

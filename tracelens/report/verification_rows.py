@@ -57,14 +57,14 @@ def _verdict(trial: Verification) -> Iterator[tuple[str, str, str]]:
     if trial.base_ns is not None and trial.patched_ns is not None:
         yield say("step before → after"), f"{milliseconds(trial.base_ns)} → {milliseconds(trial.patched_ns)}", ""
     if trial.ratio is not None and not trial.ratio.tells:
-        yield say("faster by, measured"), say("undecided"), say("the pairs scatter too much to name a number")
+        yield say("gain, measured"), say("undecided"), say("the pairs scatter too much to name a number")
     elif trial.ratio is not None:
         interval = say("95 % interval {low} to {high}", low=gain(1 / trial.ratio.high), high=gain(1 / trial.ratio.low))
-        yield say("faster by, measured"), gain(1 / trial.ratio.value), interval
+        yield say("gain, measured"), gain(1 / trial.ratio.value), interval
     if trial.predicted is not None:
         low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
         spread = say("80 % range {low} to {high}", low=gain(low), high=gain(high))
-        yield say("faster by, predicted"), gain(trial.predicted.speedup), spread
+        yield say("gain, predicted"), gain(trial.predicted.speedup), spread
 
 
 def _windows(trial: Verification) -> Iterator[tuple[str, str, str]]:

@@ -186,8 +186,8 @@ def together(diagnosis: Diagnosis) -> str:
     if whole is None or len(counted) < 2 or whole - alone < TOGETHER_SHARE * step:
         return ""
     return say(
-        "Removed one at a time these waits give back {alone} per step, all together {together}: "
-        "a wait that goes alone often only uncovers the next one.",
+        "Predicted: removed one at a time these waits give back {alone} per step, with none of them left {together}; a "
+        "wait that goes alone often only uncovers the next one. What a change of them saves stands with the levers.",
         alone=said_ms(alone),
         together=said_ms(whole),
     )
@@ -343,20 +343,21 @@ def _all_judged(diagnosis: Diagnosis) -> bool:
 
 
 def _costly_waits(diagnosis: Diagnosis) -> str:
-    """What waiting costs; which of several waits a change can end, and what that gives, only a plan tells."""
+    """Where the host waits; of several waits only a plan tells which a change can end, and what that saves."""
     if together(diagnosis):
-        gone = said_ms(diagnosis.exposed_together_ns or 0)
-        return say(
-            "its waits pay together: {time} per step if none were left. tracelens recommend says which to change",
-            time=gone,
-        )
+        least_ns = TOGETHER_SHARE * diagnosis.steps.best_known_ns
+        long = [stall for stall in ranked_stalls(diagnosis) if max(stall.wait_ns, stall.gpu_idle_ns or 0) >= least_ns]
+        where = [stall.location for stall in long if stall.location is not None and stall.verdict != "window_edge"]
+        named = places(sorted(where, key=lambda place: (place.path, place.line or 0))) if where else ""
+        waits = say("Python waits for it at {places}", places=named) if named else say("Python waits for it")
+        return say("{waits}; what a change of that saves, tracelens recommend says", waits=waits)
     worst = next((s for s in ranked_stalls(diagnosis) if s.verdict == "exposed" and s.exposed_ns), None)
     if worst is None:
         return ""
     wait, gone = stall_call(worst), said_ms(worst.exposed_ns or 0)
     if worst.location:
         wait = say("{call} at {where}", call=wait, where=stall_place(worst))
-    return say("the costliest wait is {wait}: {time} per step would come back", wait=wait, time=gone)
+    return say("the costliest wait is {wait}: {time} per step would come back (predicted)", wait=wait, time=gone)
 
 
 def symptom(diagnosis: Diagnosis) -> str:

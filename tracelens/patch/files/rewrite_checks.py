@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse
+from tracelens.patch.files import outdated_comments
 
 _WRITTEN = frozenset(dir(builtins)) | {"torch"}
 """Names that recipes write without asking for whom they stand."""
 
 
 def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
-    """What is wrong with a rewritten file, in a sentence; None if it parses, compiles and kept its comments."""
+    """What is wrong with a rewritten file, in a sentence; None if it parses, compiles and kept its comments, but for
+    those that say of a waiting line that it waits."""
     try:
         parse(before.path, before.shown, after, before.entry)  # kept for those who read the result
     except Unreadable as error:
@@ -36,7 +38,7 @@ def rewrite_mistake(before: SourceFile, after: bytes) -> str | None:
     own = _other_meaning(before, after)
     if own is not None:
         return say("the file has a `{own}` of its own, and the change needs Python's or torch's", own=own)
-    lost = _comments(before.data) - _comments(after)
+    lost = _comments(before.data) - _comments(after) - outdated_comments.of_waits(before.data)
     if lost:
         return say("a comment would be lost: {lost}", lost=next(iter(lost)))
     return None

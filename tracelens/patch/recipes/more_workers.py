@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.messages import say, say_count
-from tracelens.model import Declined
+from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.loop import options, workers
@@ -128,11 +128,12 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     is_default = given is not None and given is not keyword(call, WORKERS, WORKERS_POSITION)
     if is_default:
         more = say("{change} where the command does not say how many", change=more)
+    written = request.place(given if given is not None and is_default else call)  # where a person looks for the change
     if request.edit.kind == "loader-workers":
         # an option may be read at other places, too
         draws_nothing = not is_default and workers.holds_tensors(source, request.names, call)
         reason = _reason(more, NO_DRAWS if draws_nothing else DRAWS, start)
-        return _as_lever(request, call, reason, splice, draws_nothing)
+        return _as_lever(written, reason, splice, draws_nothing)
     reason = _reason(more, DRAWS, start)
     if not request.unsafe:
         raise Blocked(
@@ -141,7 +142,7 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     return Proposal(
         edit="more-workers",
         tier="unsafe",
-        location=request.place(call),
+        location=written,
         reason=reason,
         evidence=say("the loop waits for its loader (replayed)"),
         splices=(splice,),
@@ -171,12 +172,12 @@ def _reason(change: str, draws: str, start: str) -> str:
     return say("{change}: {draws}; {start}", change=change, draws=draws, start=start)
 
 
-def _as_lever(request: RecipeRequest, call: cst.Call, reason: str, splice: Splice, draws_nothing: bool) -> Proposal:
+def _as_lever(written: Location, reason: str, splice: Splice, draws_nothing: bool) -> Proposal:
     """The change by itself: proved for a data set of tensors, else to be checked."""
     proposal = Proposal(
         edit="loader-workers",
         tier="safe",
-        location=request.place(call),
+        location=written,
         reason=reason,
         evidence=say("the loop waits for its loader (recorded)"),
         splices=(splice,),

@@ -16,7 +16,7 @@ from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_
 from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
 from tracelens.patch.deferral.planning import plan
-from tracelens.patch.files import rewrite_checks
+from tracelens.patch.files import outdated_comments, rewrite_checks
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
@@ -76,6 +76,7 @@ def _checked(
         return error.obstacle
     except Unreadable as error:
         return say("the patched file {reason}", reason=error.reason)
+    new = replace(new, data=outdated_comments.without_outdated(source.data, new.data))
     wrong = rewrite_checks.rewrite_mistake(source, new.data)
     return new if wrong is None else wrong
 
