@@ -94,3 +94,24 @@ def test_pinned_memory_that_is_not_kept_is_no_doubt(other: str, tmp_path: Path) 
     body = "from stuff import look\ndef train(batches):\n    for x, y in batches:\n        x = x.to(device)  # fires\n"
     body += "        optimizer.zero_grad()\n        criterion(model(x), y).backward()\n        optimizer.step()\n"
     assert tiers(patched(tmp_path, body, other)) == {"safe"}
+
+
+STAGES = {
+    "a buffer of its own": _PIN + "buf = torch.empty(8, 4, pin_memory=PIN)\narr = buf.numpy()\n"
+    "def stage(x):\n    arr[: len(x)] = x.numpy()\n    return buf[: len(x)].to('cpu', non_blocking=True)\n",
+    "a class": "import torch\nclass Stage:\n"
+    "    def __init__(self):\n        self.buf = torch.empty(8, 4).pin_memory()\n"
+    "    def __call__(self, x):\n        self.buf[: len(x)] = x\n"
+    "        return self.buf[: len(x)].cuda(non_blocking=True)\nstage = Stage()\n",
+    "a copy to the host": "import torch\nhost = torch.empty(8, 4)\n"
+    "def stage(x):\n    host[: len(x)].copy_(x, non_blocking=True)\n    return x\n",
+}
+WAITS = {"defer-read": "total += loss.item()  # fires", "event-sync": "torch.cuda.synchronize()  # fires"}
+
+
+@pytest.mark.parametrize("kind", WAITS)
+@pytest.mark.parametrize("name", STAGES)
+def test_a_wait_beside_copies_of_another_file(name: str, kind: str, tmp_path: Path) -> None:
+    loop = f"for x, y in loader:\n    x = stage(x)\n    STEP\n    {WAITS[kind]}\n"
+    found = tiers(patched(tmp_path, f"from stuff import stage\ntotal = 0.0\n{loop}", STAGES[name], kind))
+    assert found == {"checked"}

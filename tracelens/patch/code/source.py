@@ -94,6 +94,23 @@ class SourceFile:
         return self.effects.project.imported(self.path, *started)
 
     @cached_property
+    def trees(self) -> Mapping[Path, ast.Module]:
+        """This file, the script that was started and all that they import of the project, parsed."""
+        paths = dict.fromkeys((self.path, *([] if self.entry is None else [self.entry]), *self.others))
+        files = (self.effects.project.file(path) for path in paths)
+        return {file.path: file.tree for file in files if file is not None and file.tree is not None}
+
+    @cached_property
+    def project_functions(self) -> Mapping[str, tuple[ast.FunctionDef, ...]]:
+        """The functions and methods of these files by their names."""
+        out: dict[str, tuple[ast.FunctionDef, ...]] = {}
+        for tree in self.trees.values():
+            for node in ast.walk(tree):
+                if isinstance(node, ast.FunctionDef):
+                    out[node.name] = (*out.get(node.name, ()), node)
+        return out
+
+    @cached_property
     def project_text(self) -> str:
         """This file and the project's files that it imports, to be searched for words."""
         others = (path.read_bytes() for path in self.others)

@@ -90,7 +90,9 @@ class ExpressionCaptures:
                 self._child(child)
 
     def _child(self, child: cst.CSTNode) -> None:
-        if isinstance(child, cst.BaseExpression):
+        if isinstance(child, cst.StarredElement):  # an expression to LibCST, but the star has no value
+            self.expression(child.value)
+        elif isinstance(child, cst.BaseExpression):
             self.expression(child)
         elif isinstance(child, _BETWEEN):
             for part in children(child):
@@ -245,8 +247,8 @@ class ExpressionCaptures:
 
     def _text_stays(self, node: cst.BaseExpression) -> bool:
         """Displays and formatting are rebuilt later; arithmetic too where it needs nothing but names."""
-        if isinstance(node, (cst.List, cst.Dict, cst.Tuple, cst.Set)):
-            return True
+        if isinstance(node, (cst.List, cst.Dict, cst.Tuple, cst.Set)):  # with a star it is a copy of what there is now
+            return not any(isinstance(one, (cst.StarredElement, cst.StarredDictElement)) for one in node.elements)
         if isinstance(node, cst.Call):
             full = self.facts.names.qualified(node.func)
             method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""

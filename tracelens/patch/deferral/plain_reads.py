@@ -93,10 +93,7 @@ class _List:
         return f"{indent}{', '.join(columns)} = zip(*{self.name})\n{line}"
 
     def _numbers(self, capture: Capture, name: str) -> str:
-        if not capture.read:
-            return name
-        flat = "" if value_types.has_no_dimensions(capture.value, self.facts) else ".flatten()"
-        return f"torch.stack({name}){flat}.tolist()"
+        return f"torch.stack({name}).tolist()" if capture.read else name
 
     def _columns(self) -> list[str]:
         """A name for each column of a list of tuples, which nothing in the file has."""
@@ -270,7 +267,8 @@ def _block(one: _List) -> cst.CSTNode | None:
 
 
 def _kept(facts: LoopFacts, capture: Capture) -> str:
-    """A value as it is now: of a tensor a copy on its device, without its graph."""
+    """A value as it is now: of a tensor a copy on its device, without its graph. A number may have dimensions, in one
+    batch and not in another: a stack takes tensors of one shape."""
     value = capture.value
     if capture.read and isinstance(value, cst.Attribute) and value.attr.value == "data":
         value = value.value
@@ -280,7 +278,8 @@ def _kept(facts: LoopFacts, capture: Capture) -> str:
     if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
         text = f"({text})"
     own = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCES
-    return f"{text}.detach()" if own else f"{text}.detach().clone()"
+    shape = "" if value_types.has_no_dimensions(value, facts) else ".reshape(())"
+    return f"{text}.detach(){shape}" if own else f"{text}.detach(){shape}.clone()"
 
 
 class _NoComments(cst.CSTTransformer):

@@ -6,7 +6,9 @@ runs; lines of plain PyTorch cannot, so that only values whose type the text sho
 
 from __future__ import annotations
 
+import ast
 import operator
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
@@ -26,7 +28,7 @@ _ONLY_TENSORS = words(
 _TO_NUMBER = words("mean sum")
 """Methods that give a tensor without dimensions when they are called without arguments."""
 _OF_MODULES = ("torch.nn.functional.",)
-_FUNCTIONS = ("torch.nn.functional.", "torch.")
+TENSOR_FUNCTIONS = ("torch.nn.functional.", "torch.")
 _NO_TENSORS = (
     "torch.cuda.",
     "torch.utils.",
@@ -56,6 +58,10 @@ _TO_NO_TENSOR = _TO_HOST | words(
     " is_contiguous is_floating_point is_complex is_pinned is_shared untyped_storage"
 )
 """Methods of a tensor that return something else."""
+_OF_FUNCTIONS, _OF_CLASSES = 2, 1
+"""Arguments by their place among which there is no `reduction`: `F.mse_loss(out, y)`, `nn.CrossEntropyLoss(weight)`."""
+_REDUCTION = re.compile(r"\.reduc(e|tion)\s*=(?!=)|[\"']reduc(e|tion)[\"']")
+"""How a loss is told otherwise where its call does not show it."""
 _BINDING = (
     *(cst.Assign, cst.AugAssign, cst.AnnAssign, cst.For, cst.With, cst.Import, cst.ImportFrom, cst.Del),
     *(cst.NamedExpr, cst.ExceptHandler),
@@ -86,8 +92,34 @@ def is_on_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:
         return any(not isinstance(value, cst.Name) and is_on_host(value, facts) for value in values)
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         full = facts.names.qualified(node.func)
-        return node.func.attr.value in _TO_HOST or full.startswith("numpy.") or is_number(node, facts)
+        own = node.func.attr.value in _TO_HOST or full.startswith("numpy.") or is_number(node, facts)
+        return own or _gives_arrays(node.func.attr.value, facts)
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _gives_arrays(node.func.value, facts):
+        return True
     return isinstance(node, (cst.BaseNumber, cst.List, cst.ListComp, cst.Dict)) or is_number(node, facts)
+
+
+def _gives_arrays(function: str, facts: LoopFacts) -> bool:
+    """Whether functions of the project of that name return what comes of a method that gives an array."""
+    return any(map(_returns_array, facts.source.project_functions.get(function, ())))
+
+
+@lru_cache(maxsize=KEPT_WALKS)
+def _returns_array(function: ast.FunctionDef) -> bool:
+    nodes = tuple(ast.walk(function))
+    arrays: set[str] = set()
+    for _ in range(2):  # a name of an array may be made of another one
+        for node in nodes:
+            if isinstance(node, ast.Assign) and _has_array(node.value, arrays):
+                arrays |= {
+                    part.id for target in node.targets for part in ast.walk(target) if isinstance(part, ast.Name)
+                }
+    returned = (node.value for node in nodes if isinstance(node, ast.Return) and node.value is not None)
+    return any(_has_array(value, arrays) for value in returned)
+
+
+def _has_array(value: ast.expr, arrays: set[str]) -> bool:
+    return any(getattr(part, "attr", "") == "numpy" or getattr(part, "id", "") in arrays for part in ast.walk(value))
 
 
 def is_of_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:
@@ -97,33 +129,13 @@ def is_of_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     return is_on_host(node, facts)
 
 
-def has_one_type(node: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether a tensor has the same type in each batch, or always one of those with a fraction.
-
-    A stack of several types has the widest of them: no number with a fraction changes then, but 3 becomes 3.0.
-    """
-    if isinstance(node, cst.Name) and node.value in _goes_backward(facts):
-        return True
-    calls = [part for part in walk(node) if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute)]
-    converted = [part for part in calls if cst.ensure_type(part.func, cst.Attribute).attr.value in ("to", "type")]
-    given = {
-        name.value for part in converted for a in part.args for name in walk(a.value) if isinstance(name, cst.Name)
-    }
-    if given & facts.varying:
-        return False
-    if not isinstance(node, cst.Name):
-        return True
-    inside = set(walk(facts.loop.body))
-    return sum(value in inside for value in values_of(node.value, facts) if value is not None) <= 1
-
-
 def _last(function: cst.BaseExpression) -> str:
     return function.attr.value if isinstance(function, cst.Attribute) else ""
 
 
 def _returns_tensor(call: cst.Call, facts: LoopFacts, seen: _Names) -> bool:
     full = facts.names.qualified(call.func)
-    if full.startswith(_FUNCTIONS) and not full.startswith(_NO_TENSORS):
+    if full.startswith(TENSOR_FUNCTIONS) and not full.startswith(_NO_TENSORS):
         return True
     if isinstance(call.func, cst.Attribute):
         method = call.func.attr.value
@@ -150,15 +162,14 @@ def _reduces_all(call: cst.Call, facts: LoopFacts, seen: _Names) -> bool:
         return True
     if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("detach", "clone", "float", "double"):
         return has_no_dimensions(call.func.value, facts, seen)
-    named = {argument.keyword.value for argument in call.args if argument.keyword is not None}
-    losses = (facts.names.qualified(call.func), *_makers(call.func, facts))
-    return "reduction" not in named and any(_is_loss(full) for full in losses)
+    own = _is_loss(facts.names.qualified(call.func)) and not _may_keep_values(call, _OF_FUNCTIONS, facts)
+    return own or bool(_makers(call.func, facts))
 
 
 def is_real(node: cst.BaseExpression, facts: LoopFacts, seen: _Names = frozenset()) -> bool:
     """Whether a tensor is not complex for certain: a loss, or what is counted of comparisons."""
     if isinstance(node, cst.Name):
-        return node.value in _goes_backward(facts) or _all_bindings(node.value, facts, seen, is_real)
+        return node.value in goes_backward(facts) or _all_bindings(node.value, facts, seen, is_real)
     if isinstance(node, cst.Call):
         losses = (facts.names.qualified(node.func), *_makers(node.func, facts))
         chained = isinstance(node.func, cst.Attribute) and is_real(node.func.value, facts, seen)
@@ -223,10 +234,18 @@ def _makers(node: cst.BaseExpression, facts: LoopFacts) -> tuple[str, ...]:
             call = cst.ensure_type(call.func, cst.Attribute).value
         if not isinstance(call, cst.Call) or not _is_loss(facts.names.qualified(call.func)):
             return ()
-        if any(argument.keyword is not None and "reduc" in argument.keyword.value for argument in call.args):
+        if _may_keep_values(call, _OF_CLASSES, facts):
             return ()
         made.append(facts.names.qualified(call.func))
     return tuple(made)
+
+
+def _may_keep_values(call: cst.Call, positional: int, facts: LoopFacts) -> bool:
+    """Whether a loss may give a value per sample: by a word, by its place, by `**`, or by an attribute later."""
+    if any(one.star or (one.keyword is not None and "reduc" in one.keyword.value) for one in call.args):
+        return True
+    by_place = sum(one.keyword is None for one in call.args)
+    return by_place > positional or _REDUCTION.search(facts.source.project_text) is not None
 
 
 def _moves(function: cst.BaseExpression) -> bool:
@@ -236,7 +255,7 @@ def _moves(function: cst.BaseExpression) -> bool:
 
 def _used_as_tensors(facts: LoopFacts) -> frozenset[str]:
     """Names with which the loop does what is done with tensors only."""
-    out = set(_goes_backward(facts))
+    out = set(goes_backward(facts))
     for node in walk(facts.loop.body):
         if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.attr.value in _ONLY_TENSORS:
             out.add(node.value.value)
@@ -247,7 +266,7 @@ def _used_as_tensors(facts: LoopFacts) -> frozenset[str]:
     return frozenset(out)
 
 
-def _goes_backward(facts: LoopFacts) -> frozenset[str]:
+def goes_backward(facts: LoopFacts) -> frozenset[str]:
     """Names of losses: their backward is called, or they are handed to an accelerator's or to a scaler."""
     out: set[str] = set()
     for node in walk(facts.loop.body):

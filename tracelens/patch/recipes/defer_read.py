@@ -33,7 +33,14 @@ from tracelens.patch.loop.loops import (
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
-from tracelens.patch.recipes import returned_reads, step_functions, wait_dependents, waits_that_stay, warnings_seen
+from tracelens.patch.recipes import (
+    host_memory,
+    returned_reads,
+    step_functions,
+    wait_dependents,
+    waits_that_stay,
+    warnings_seen,
+)
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 SEVERAL = 1.5
@@ -262,7 +269,8 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
         plain=reads is not None,
     )
     seen = warnings_seen.doubt(request, (site for site, _ in members))
-    for unproved in (*_unproved(chosen, reads, request.edit.interval), *filter(None, [seen])):
+    memory = host_memory.doubt_of_waits(request.source)
+    for unproved in (*_unproved(chosen, reads, request.edit.interval), *filter(None, [seen, memory])):
         proposal = proposal.as_checked(unproved)
     return proposal
 

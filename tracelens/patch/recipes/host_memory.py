@@ -8,7 +8,10 @@ in another file. Memory that nobody pins is safe: CUDA has read it when the call
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeGuard
 
 import libcst as cst
 
@@ -28,6 +31,7 @@ _FACTORIES = words(
     " new_full new_tensor complex from_file"
 )
 _REGISTERS = words("cudaHostRegister cudaHostAlloc hipHostRegister hipHostMalloc")
+_WITHOUT_BLOCKING = re.compile(r"\bnon_blocking\b|\.(copy_|to|cuda)\([^()\n]*,\s*True\b")
 _MAKES_BATCHES = (("collate_fn", 6), ("batch_sampler", 4))
 
 
@@ -39,6 +43,33 @@ def doubt(request: RecipeRequest, loop: cst.For, sites: Iterable[Site]) -> str:
         return say("{place} pins memory, and whether it is written again during the copy is not known", place=pinned)
     handed = next(filter(None, (_handed_on(source, loop, site) for site in sites)), None)
     return say("whether `{code}` writes into the batch during the copy is not known", code=handed) if handed else ""
+
+
+def doubt_of_waits(source: SourceFile) -> str:
+    """Why a wait of the loop may be what keeps memory safe that another file copies without blocking; its own file is
+    read by `wait_dependents`."""
+    pinned = _pinned_by_hand(source) if _WITHOUT_BLOCKING.search(source.project_text) else ""
+    if pinned:
+        return say("{place} pins memory, and whether it is written before it is copied is not known", place=pinned)
+    others = ((path, node) for path, tree in source.trees.items() if path != source.path for node in ast.walk(tree))
+    copied = next((_place(source, path, node) for path, node in others if _copies_to_host(node)), "")
+    if not copied:
+        return ""
+    return say("{place} copies to the host without blocking, and who waits for that is not known", place=copied)
+
+
+def _copies_to_host(node: ast.AST) -> TypeGuard[ast.Call]:
+    """`host.copy_(x, True)`, `x.to("cpu", non_blocking=True)`."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    named = {one.arg: one.value for one in node.keywords}
+    by_place = {"copy_": 1, "to": 2}.get(node.func.attr)
+    if by_place is None:
+        return False
+    value = named.get("non_blocking", node.args[by_place] if len(node.args) > by_place else None)
+    blocks = value is None or (isinstance(value, ast.Constant) and value.value is False)
+    device = named.get("device", node.args[0] if node.args else None)
+    return not blocks and (node.func.attr == "copy_" or (device is not None and "cpu" in ast.unparse(device)))
 
 
 def _is_of_a_loader(request: RecipeRequest, loop: cst.For) -> bool:
@@ -53,10 +84,13 @@ def _is_of_a_loader(request: RecipeRequest, loop: cst.For) -> bool:
 
 def _pinned_by_hand(source: SourceFile) -> str:
     """The place at which a file that can run keeps pinned memory of its own; empty where none does."""
-    paths = dict.fromkeys((source.path, *([source.entry] if source.entry else []), *source.others))
-    files = (source.effects.project.file(path) for path in paths)
-    found = ((file, node) for file in files if file is not None and file.tree is not None for node in _pins(file.tree))
-    return next((f"{file.shown}:{node.lineno}" for file, node in found), "")
+    found = ((path, node) for path, tree in source.trees.items() for node in _pins(tree))
+    return next((_place(source, path, node) for path, node in found), "")
+
+
+def _place(source: SourceFile, path: Path, node: ast.expr) -> str:
+    file = source.effects.project.file(path)
+    return f"{file.shown if file is not None else path.name}:{node.lineno}"
 
 
 def _pins(node: ast.AST) -> Iterator[ast.expr]:

@@ -28,7 +28,7 @@ from tracelens.patch.loop.loops import (
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
-from tracelens.patch.recipes import wait_dependents
+from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 
@@ -119,7 +119,10 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         needs_runtime=True,
     )
     deferral, _ = timed(facts_of(request.source, loop), ())
-    return proposal.as_checked(deferral.unproved) if deferral is not None and deferral.unproved else proposal
+    timing_doubt = deferral.unproved if deferral is not None else ""
+    for unproved in filter(None, (timing_doubt, host_memory.doubt_of_waits(request.source))):
+        proposal = proposal.as_checked(unproved)
+    return proposal
 
 
 def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:

@@ -1,0 +1,140 @@
+"""Values that wait in lines of plain PyTorch: each comes back with its own shape and type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
+
+LOSSES = {
+    "hidden words": 'nn.MSELoss(**{"reduction": "none"})',
+    "by its place": 'nn.MSELoss(None, None, "none")',
+    "of a function": 'lambda a, b: F.mse_loss(a, b, None, None, "none")',
+    "an attribute": "nn.MSELoss()\nown.reduction = 'none'",
+    "setattr": "nn.MSELoss()\nsetattr(own, 'reduction', 'none')",
+}
+ONE_VALUE = """
+import torch.nn.functional as F
+head = nn.Linear(4, 1)
+own = {made}
+values = []
+for i, (x, y) in enumerate(loader):
+    STEP
+    miss = own(head(x[:1]), x[:1, :1])
+    miss.backward()
+    values.append(miss.item())  # fires
+print(values)
+"""
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_that_keeps_its_dimensions_gives_a_number(name: str, tmp_path: Path) -> None:
+    text = script(ONE_VALUE.format(made=LOSSES[name]))
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert "tracelens_runtime" not in patched_text(patch)
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+TYPES = {
+    "what a function is told": "count = measure(hits, i > 5)",
+    "a choice": "count = hits.sum() if i < 5 else hits.float().mean()",
+    "a tensor of numbers": "count = torch.as_tensor([i, i / 2][i % 2])",
+    "a function with branches": "count = measure(hits, x[0, 0] > 0)",
+    "a method of what a function gives": "count = measure(hits, x[0, 0] > 0).cpu()",
+    "a type by name": "count = hits.sum().to(torch.long if i < 5 else torch.float)",
+}
+TWO_TYPES = """
+def measure(hits, soft):
+    if soft:
+        return hits.float().mean()
+    return hits.sum()
+for i, (x, y) in enumerate(loader):
+    STEP
+    hits = model(x).argmax(1) == y
+    {line}
+    print(count.item())  # fires
+"""
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_count_stays_a_count_beside_a_mean(name: str, tmp_path: Path) -> None:
+    text = script(TWO_TYPES.format(line=TYPES[name]))
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    if patch.hunks:
+        assert assert_same(tmp_path, text, patch).ending == ""
+
+
+STARS = ["rows.append([loss.item(), *rates])", 'rows.append({"loss": loss.item(), "t": (*rates,)})']
+
+
+@pytest.mark.parametrize("line", STARS)
+def test_what_a_star_takes_apart_is_copied_where_it_stands(line: str, tmp_path: Path) -> None:
+    text = script(
+        "rates, rows = [0.1, 0.2], []\nfor i, (x, y) in enumerate(loader):\n    STEP\n"
+        f"    rates[0] *= 0.9\n    {line}  # fires\nprint(rows)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    if patch.hunks:
+        assert assert_same(tmp_path, text, patch).ending == ""
+
+
+def test_a_star_of_what_stays_the_same_is_no_obstacle(tmp_path: Path) -> None:
+    text = script(
+        "rates, rows = [0.1, 0.2], []\nfor i, (x, y) in enumerate(loader):\n    STEP\n"
+        '    rows.append({"loss": loss.item(), "t": (*rates,)})  # fires\nprint(rows)\n'
+    )
+    patch = patch_of(tmp_path, text)
+    assert "(*rates,)" in patched_text(patch)
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+ARRAYS = {
+    "a function": "def reduced(value):\n    return value.detach().cpu().numpy()\n",
+    "a name in a function": "def reduced(value):\n    out = value.detach().cpu().numpy()\n    return out + 1\n",
+    "a method": "class Ranks:\n    def reduced(self, value):\n        return value.detach().cpu().numpy() / 2\n"
+    "ranks = Ranks()\nreduced = ranks.reduced\n",
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_an_array_that_takes_the_name_of_the_loss(name: str, tmp_path: Path) -> None:
+    called = "ranks.reduced" if name == "a method" else "reduced"
+    text = script(
+        f"{ARRAYS[name]}total = 0.0\nfor i, (x, y) in enumerate(loader):\n    STEP\n"
+        f"    loss = {called}(loss)\n    total += loss.item()  # fires\nprint(total)\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    if patch.hunks:
+        assert assert_same(tmp_path, text, patch).ending == ""
+
+
+SHAPES = {
+    "a loss without targets": "miss = found(x)\n    (loss + 0 * miss.sum())",
+    "a value that is reshaped": "miss = loss.detach().clone()\n    if i % 3 == 0:\n        miss = miss.reshape(1)",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_value_with_dimensions_in_some_batches(name: str, tmp_path: Path) -> None:
+    text = script(
+        "def found(x):\n    if x[0, 0] > 0:\n        return torch.zeros(1)\n    return x.pow(2).mean()\n"
+        "values = []\nfor i, (x, y) in enumerate(loader):\n    STEP\n"
+        f"    {SHAPES[name]}\n    values.append(miss.item())  # fires\nprint(values)\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert patch.hunks
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
+    text = script(
+        "def focal(out, y):\n    return out.sum() * 0 + torch.tensor([0.5])\nvalues = []\n"
+        "for i, (x, y) in enumerate(loader):\n    optimizer.zero_grad()\n    out = model(x)\n"
+        "    loss = focal(out, y) if i % 2 else criterion(out, y)\n    loss.backward()\n    optimizer.step()\n"
+        "    values.append(loss.item())  # fires\nprint(values)\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert "reshape(())" in patched_text(patch)
+    assert assert_same(tmp_path, text, patch).ending == ""
