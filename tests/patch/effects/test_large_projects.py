@@ -223,3 +223,81 @@ def test_what_a_function_does_is_told_once_for_all_its_calls(monkeypatch: pytest
 
     monkeypatch.setattr(memory.Memory, "reach", counted)
     assert searches(20) < searches(2) + 20
+
+
+CLOUD = """
+class Rooms{n}(torch.utils.data.Dataset):
+    def __init__(self, root, size):
+        rows, marks = [], []
+        for name in os.listdir(root):
+            found = pickle.load(open(os.path.join(root, name), 'rb'))
+            rows.append(found['rows'][:].astype('float32'))
+            marks.append(found['marks'][:].astype('int64'))
+        rows, marks = np.hstack(rows), np.hstack(marks)
+        self.low, self.rooms = [], []
+        for index in range(len(rows)):
+            row = rows[index]
+            self.low.append(np.amin(row, axis=0)[:3])
+            self.rooms.extend([index] * int(size * row.shape[0]))
+        self.rows, self.marks, self.rooms = rows, marks, np.array(self.rooms)
+
+    def __getitem__(self, index):
+        points, marks = self.rows[self.rooms[index]], self.marks[self.rooms[index]]
+        center = points[np.random.choice(points.shape[0])][:3]
+        chosen = np.random.choice(np.where(points[:, 0] >= center[0])[0], 8, replace=False)
+        return points[chosen, :] - self.low[self.rooms[index]], marks[chosen]
+
+
+class Cloud{n}(nn.Module):
+    def __init__(self, args):
+        super().__init__()
+        self.args = args
+        self.first = nn.Sequential(nn.Conv2d(6, args.width, 1), nn.ReLU())
+
+    def forward(self, x):
+        size, number = x.size(0), x.size(2)
+        x = x.view(size, -1, number).to(torch.device('cuda' if self.args.cuda else 'cpu'))
+        x = x.view(size * number, -1)[x.topk(k=self.args.k, dim=-1)[1], :]
+        return self.first(x.view(size, number, self.args.k, -1).repeat(1, 1, self.args.k, 1)).max(dim=-1)[0]
+"""
+ROOMS = """import argparse, os, pickle
+import numpy as np
+import torch
+from torch import nn
+{classes}
+
+def train(args, model, loader, opt):
+    device = torch.device('cuda' if args.cuda else 'cpu')
+    for rows, marks in loader:
+        rows, marks = rows.to(device), marks.to(device).squeeze()
+        out = model(rows.permute(0, 2, 1))
+        loss = torch.nn.functional.cross_entropy(out, marks)
+        loss.backward()
+        opt.step()
+        print(loss.item())
+
+parser = argparse.ArgumentParser()
+for name in ('width', 'k', 'size'):
+    parser.add_argument('--' + name, type=int, default=4)
+parser.add_argument('--cuda', action='store_true')
+args = parser.parse_args()
+{starts}
+"""
+START = """
+model{n} = Cloud{n}(args)
+loader{n} = torch.utils.data.DataLoader(Rooms{n}('rooms', args.size))
+train(args, model{n}, loader{n}, torch.optim.SGD(model{n}.parameters(), lr=args.k))
+"""
+
+
+def test_settings_and_arrays_of_lists_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    def calls(size: int) -> int:
+        classes, starts = ("".join(one.format(n=n) for n in range(size)) for one in (CLOUD, START))
+        path, text = Path("/project/main.py"), ROOMS.format(classes=classes, starts=starts)
+        line = text[: text.index("    for rows, marks")].count("\n") + 1
+        spent: list[int] = []
+        monkeypatch.setattr(memory.Memory, "spend", lambda _: spent.append(1))
+        assert FileEffects(Project(path.parent, {path: text}), path, path).reached(line) is not None
+        return len(spent)
+
+    assert calls(12) < 4_000, "an array of a list is no list, and a setting is a number"

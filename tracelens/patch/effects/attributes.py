@@ -16,7 +16,7 @@ from tracelens.messages import say
 from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.callables import is_partial
 from tracelens.patch.effects.durations import is_timed
-from tracelens.patch.effects.holders import HELD, behind, is_holder
+from tracelens.patch.effects.holders import AS_DICT, HELD, SETTINGS, behind, is_holder, is_settings, named_by, owner_of
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -48,7 +48,6 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 
-AS_DICT = "<dict>"
 RETURN = "<return>"
 VIEW = "<view>"
 """The container that `.values()` and the like look at, also later."""
@@ -139,6 +138,8 @@ class Attributes(ABC):
         match owner:
             case Module() | Class() | Instance() if name == "__dict__":
                 out = self.as_dict(owner, here)
+            case Thing() if is_settings(owner):
+                out = self.as_dict(owner, here) if name == "__dict__" else self._setting(owner, name, here)
             case Instance():
                 out = self._of_instance(owner, name, here)
             case Class():
@@ -158,10 +159,20 @@ class Attributes(ABC):
                 out = self._of_library(owner, name, here)
         return out
 
+    def _setting(self, owner: Object, name: str, here: Here) -> Objects:
+        """What a setting is; a part of them that can be anything, where the project says nothing of it."""
+        own = self._field(owner, name, here) | self.memory.read(owner, "*", here.unit)
+        own |= self.memory.read(SHARED, name, here.unit)
+        if name.startswith("_") or (not own and self.memory.final):
+            own |= self._member(f"<{SETTINGS}>.{name}", owner, here)
+        return own
+
     def _of_library(self, owner: Object, name: str, here: Here) -> Objects:
         """A member of what a library made, beside what the project stored in it."""
         if isinstance(owner, Name):
             own = self._field(owner, name, here)
+            if owner.receiver is not None and is_holder(owner.receiver):  # a part of it, as any other
+                return own | self._of_library(owner.receiver, name, here)
             return own | self._member(f"{owner.full}.{name}", owner.receiver, here)
         if isinstance(owner, Thing):
             own = self._field(owner, name, here)
@@ -348,6 +359,10 @@ class Attributes(ABC):
     def elements(self, owner: Object, key: str, here: Here) -> Objects:
         """What an object holds under a key, or under all of them."""
         self.memory.effect(here.unit, here.node, Effect(READS, owner, key))
+        named = named_by(owner)
+        if named is not None:
+            whole = key == ANY_KEY
+            self.memory.effect(here.unit, here.node, Effect(READS, named, "" if whole else key[2:-2], deep=whole))
         for seen in self.memory.read(owner, VIEW, here.unit):
             self.memory.effect(here.unit, here.node, Effect(READS, seen, ANY_KEY))
         wanted = self.memory.keys(owner, here.unit) if key == ANY_KEY else (key, ANY_KEY)
@@ -380,10 +395,3 @@ def is_kept(one: Object) -> bool:
 def _is_code(one: Object) -> bool:
     """Whether a library can call it."""
     return isinstance(one, (Function, Method, Instance)) or is_partial(one)
-
-
-def owner_of(stored_in: Object) -> Object:
-    """The object that changes when a part of a library's object does: `layer.weight.data[0] = 1` changes the layer."""
-    while isinstance(stored_in, Name) and isinstance(stored_in.receiver, (Thing, Name)):
-        stored_in = stored_in.receiver
-    return stored_in

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes, durations
-from tracelens.patch.effects.attributes import AS_DICT, FIELD, RETURN, STATE, TEXT, Arguments, Here
+from tracelens.patch.effects.attributes import FIELD, RETURN, STATE, TEXT, Arguments, Here
 from tracelens.patch.effects.callables import is_function
-from tracelens.patch.effects.holders import HELD
+from tracelens.patch.effects.holders import AS_DICT, HELD, SETTINGS
 from tracelens.patch.effects.implicit import LAZY
 from tracelens.patch.effects.items import Items
 from tracelens.patch.effects.memory import ANY_KEY, DATA, KEYS, MEMBERS, NONE, PLAIN, RAISED, REPLACED, SHARED, Objects
@@ -256,7 +256,7 @@ class Dispatch(Items):
         """What is shown, compared or computed with is read, with all that a list of it holds."""
         for one in objects:
             if isinstance(one, Container) or (
-                isinstance(one, Thing) and one.kind in ("data", "holder") and one is not DATA
+                isinstance(one, Thing) and one.kind in ("data", "holder", SETTINGS) and one is not DATA
             ):
                 self.memory.effect(here.unit, here.node, Effect(READS, one, "", deep=True))
 

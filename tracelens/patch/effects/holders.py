@@ -24,6 +24,10 @@ from tracelens.patch.effects.memory import (
 from tracelens.patch.effects.objects import Container, Instance, Name, Object, Plain, Thing, Unknown
 
 HELD = "<held>"
+AS_DICT = "<dict>"
+"""The maker of the dict that has an object's attributes."""
+SETTINGS = "settings"
+"""What the parser of a command line gives, or a namespace: its attributes are what the project says of them."""
 MODULES = "<modules>"
 """The maker of torch's lists of modules. Those that one class makes are one object: its `forward` goes through them
 all, and what they are told apart by is their weights, which are one object anyway."""
@@ -34,6 +38,24 @@ MAX_BEHIND = 64
 def is_holder(one: Object) -> bool:
     """Whether nothing more is known of an object than what it may have."""
     return isinstance(one, Thing) and one.kind == "holder"
+
+
+def owner_of(stored_in: Object) -> Object:
+    """The object that changes when a part of a library's object does: `layer.weight.data[0] = 1` changes the layer."""
+    while isinstance(stored_in, Name) and isinstance(stored_in.receiver, (Thing, Name)):
+        stored_in = stored_in.receiver
+    return stored_in
+
+
+def named_by(one: Object | None) -> Object | None:
+    """The object whose attributes a dict has: `vars(object)`."""
+    is_dict = isinstance(one, Container) and one.maker == AS_DICT and isinstance(one.site, Object)
+    return one.site if isinstance(one, Container) and is_dict and isinstance(one.site, Object) else None
+
+
+def is_settings(one: Object) -> bool:
+    """Whether an object has attributes of which the project says what they are."""
+    return isinstance(one, Thing) and one.kind == SETTINGS
 
 
 def is_torch_module(one: Object | None) -> bool:

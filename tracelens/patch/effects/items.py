@@ -9,17 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tracelens.patch.effects import classes
-from tracelens.patch.effects.attributes import (
-    AS_DICT,
-    FACTORY,
-    RATES,
-    Arguments,
-    Attributes,
-    Here,
-    is_kept,
-    owner_of,
-)
-from tracelens.patch.effects.holders import HELD
+from tracelens.patch.effects.attributes import FACTORY, RATES, Arguments, Attributes, Here, is_kept
+from tracelens.patch.effects.holders import HELD, is_holder, named_by, owner_of
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -118,6 +109,8 @@ class Items(Attributes):
         out = self.elements(owner, key, here)
         if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
             return out | {PLAIN if owner is WEIGHTS and key in RATES else owner}
+        if is_holder(owner):
+            return out | self.memory.read(owner, HELD, here.unit) | {owner}
         out |= self._member(f"<{owner.kind}>.__getitem__", owner, here)
         return out | self.libraries.passes(owner, here) if owner.kind in _GONE_THROUGH else out
 
@@ -144,8 +137,9 @@ class Items(Attributes):
                 method = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__setitem__", here)
                 self.invoke(method or NONE, Arguments((frozenset({PLAIN}), value)), here)
             self.store_item(self.held_behind(stored_in, here), key, value, here)
-            if isinstance(owner, Container) and owner.maker == AS_DICT and isinstance(owner.site, Object):
-                target, key = owner.site, key[2:-2] if key.startswith("['") else "*"
+            named = named_by(owner)
+            if named is not None:
+                target, key = named, key[2:-2] if key.startswith("['") else "*"
             number = target is WEIGHTS and key in RATES
             self.memory.write(target, key, NONE if number else filter(is_kept, value) if target is DATA else value)
             if isinstance(target, Thing) and key.startswith("['"):  # `vars(settings)["name"]`

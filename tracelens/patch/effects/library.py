@@ -13,6 +13,8 @@ from tracelens.patch.effects import durations, implicit, vocabulary
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
+from tracelens.patch.effects.holders import named_by
+from tracelens.patch.effects.library_calls import LibraryCall
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -48,7 +50,7 @@ from tracelens.patch.effects.objects import (
     Thing,
 )
 from tracelens.patch.effects.results import Results
-from tracelens.patch.effects.special import METHODS, SPECIAL, LibraryCall, mocked
+from tracelens.patch.effects.special import METHODS, SPECIAL, mocked
 from tracelens.patch.effects.vocabulary import Entry
 
 _KEEPS = tuple(f"<list>.{name}" for name in ("append", "add", "insert", "appendleft", "setdefault", "put", "push"))
@@ -212,8 +214,13 @@ class Library:
         note(here.unit, here.node, Effect(READS, receiver, name))
         if isinstance(receiver, Thing):
             note(here.unit, here.node, Effect(READS, receiver, HELD, deep=True))
+        named = named_by(receiver)
+        if named is not None:
+            note(here.unit, here.node, Effect(READS, named, "", deep=True))
         if changed:
             note(here.unit, here.node, Effect(WRITES, receiver, name))
+            if named is not None:
+                note(here.unit, here.node, Effect(WRITES, named, "*"))
             self._keep(called, receiver, given, here)
 
     def _changes_others(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
@@ -264,10 +271,12 @@ class Library:
         elif called.full in _KEEPS:
             self.memory.write(receiver, ANY_KEY, given.objects)
         else:
-            self.memory.write(
-                receiver, ANY_KEY, self.dispatch.passes(given.objects - {PLAIN}, here) | given.objects & {PLAIN, DATA}
-            )
-            self.memory.write(receiver, ANY_KEY, NONE.union(*given.named.values()))
+            inside = self.dispatch.passes(given.objects - {PLAIN}, here) | given.objects & {PLAIN, DATA}
+            inside |= NONE.union(*given.named.values())
+            self.memory.write(receiver, ANY_KEY, inside)
+            named = named_by(receiver)
+            if named is not None:  # `vars(settings).update(…)`
+                self.memory.write(named, "*", inside)
 
     def _hooks(self, called: Name, given: Arguments, here: Here) -> None:
         last = called.full.rpartition(".")[2]

@@ -14,6 +14,7 @@ from tracelens.patch.effects.objects import (
     Activation,
     Callbacks,
     Class,
+    Container,
     Duration,
     Effect,
     Module,
@@ -334,6 +335,8 @@ def _parts(current: Object) -> Iterator[Object]:
     """The objects that an object is made of."""
     if isinstance(current, Unknown) and current is not SHARED:
         yield SHARED
+    if isinstance(current, Container) and isinstance(current.site, Object):  # `vars(object)`
+        yield current.site
     for name in ("receiver", "function", "holder", "activation"):
         part = getattr(current, name, None)
         if isinstance(part, Object):

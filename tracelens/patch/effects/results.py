@@ -54,6 +54,10 @@ _OF_NUMBERS = re.compile(
     r"|Tanh|Sigmoid|(Log)?Softmax|GELU|SiLU|Hardtanh|Softplus)\w*$"
 )
 """Layers that are made of numbers alone, wherever these come from."""
+_OF_ARRAYS = re.compile(r"(numpy|torch|sklearn\.metrics)\.\w+$")
+"""Functions that compute with arrays: a list that they are given is read, and becomes an array."""
+_LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.Subscript)
+"""Places that make lists and tuples."""
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 _CONTAINERS = frozenset(
     f"torch.nn.{name}"
@@ -85,7 +89,7 @@ class Results:
     def _by_word(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
         match entry.gives:
             case "args":
-                out = frozenset(filter(has_content, given.objects)) or self._decorator(here)
+                out = frozenset(filter(has_content, given.objects)) or self._decorator(called, here)
             case "self":
                 out = frozenset({called.receiver or DATA})
             case "held":
@@ -152,12 +156,18 @@ class Results:
         if (exact or entry.fresh) and "inplace" not in given.named:
             return NONE
         receiver = called.receiver if isinstance(called.receiver, Thing) and not _is_data(called.receiver) else None
-        content = [one for one in (*given.objects, receiver or PLAIN) if has_content(one)]
+        objects = self._without_lists(given.objects, here) if _OF_ARRAYS.match(called.full) else given.objects
+        content = [one for one in (*objects, receiver or PLAIN) if has_content(one)]
         method = called.full.startswith("<data>.") and not called.full.endswith("__call__")
         out = {one for one in content if _is_data(one) and not method}
         kept = [one for one in content if not _is_data(one) and not self._is_plain(one, here)]
         a_class = called.receiver is None and called.full.rpartition(".")[2][:1].isupper()
         return self.holder(kept, here) | out if kept or a_class else frozenset(out)
+
+    def _without_lists(self, objects: Objects, here: Here) -> Objects:
+        """An array is made of what a list has and never has the list, as it would have a dict."""
+        lists = frozenset(one for one in objects if isinstance(one, Container) and isinstance(one.site, _LISTS))
+        return objects - lists | self.dispatch.passes(lists, here)
 
     def holder(self, kept: Iterable[Object], here: Here) -> Objects:
         """An object of which no more is known than what it has."""
@@ -193,8 +203,10 @@ class Results:
             self.memory.write(receiver, HELD, {WEIGHTS})
         return frozenset({WEIGHTS})
 
-    def _decorator(self, here: Here) -> Objects:
+    def _decorator(self, called: Name, here: Here) -> Objects:
         """What a call without a function gives that is one: it is handed the function in another call."""
+        if isinstance(called.receiver, Thing):
+            return frozenset({called.receiver, PLAIN})
         return frozenset({self.memory.make(Thing, "context", here.node, here.maker), PLAIN})
 
     def _site(self, kind: str, called: Name, here: Here) -> tuple[object, object]:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tracelens.messages import say
-from tracelens.patch.effects import classes, partials
+from tracelens.patch.effects import classes, partials, settings
 from tracelens.patch.effects.attributes import FIELD, FLUSHED, GETTER
 from tracelens.patch.effects.callables import is_function
-from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
+from tracelens.patch.effects.dispatch import HELD, Arguments, Here
+from tracelens.patch.effects.holders import is_settings
 from tracelens.patch.effects.implicit import within
+from tracelens.patch.effects.library_calls import LibraryCall, constant, keyword
 from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, SLICE, Memory, Objects
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import (
@@ -33,24 +35,9 @@ from tracelens.patch.effects.objects import (
     Instance,
     Module,
     Name,
-    Object,
     Thing,
     Unknown,
 )
-
-
-@dataclass(frozen=True)
-class LibraryCall:
-    """One call of a library's function."""
-
-    name: Name
-    given: Arguments
-    here: Here
-    dispatch: Dispatch
-
-    @property
-    def memory(self) -> Memory:
-        return self.dispatch.memory
 
 
 def _lazy(call: LibraryCall) -> Objects:
@@ -87,24 +74,8 @@ def _register(call: LibraryCall) -> Objects:
     """A module's buffer or parameter is an attribute of it from then on."""
     value = NONE.union(*call.given.positional[1:], *call.given.named.values())
     if call.name.receiver is not None:
-        call.dispatch.store({call.name.receiver}, _constant(call.here.node, 0) or "*", value, call.here)
+        call.dispatch.store({call.name.receiver}, constant(call.here.node, 0) or "*", value, call.here)
     return frozenset({PLAIN})
-
-
-def _argument(call: LibraryCall) -> Objects:
-    """A parser's argument: its default and what its type makes come out again."""
-    named, parser = call.given.named, call.name.receiver
-    assert parser is not None
-    nothing = frozenset[Object]({PLAIN})
-    made = call.dispatch.invoke(named.get("type", NONE), Arguments((nothing,)), call.here)
-    actions = call.dispatch.invoke(named.get("action", NONE), Arguments(rest=nothing), call.here)
-    parsed = Arguments((frozenset({parser}), frozenset({parser}), nothing, nothing))
-    call.dispatch.special(actions, ("__call__",), parsed, call.here)
-    chosen = call.dispatch.passes(named.get("choices", NONE) - {PLAIN}, call.here)
-    kept = made.union(chosen, call.given.rest, *(named.get(one, NONE) for one in ("default", "const")))
-    call.memory.write(parser, HELD, kept - {PLAIN, DATA})
-    call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, parser, HELD))
-    return frozenset({parser})
 
 
 def _next(call: LibraryCall) -> Objects:
@@ -158,7 +129,7 @@ def _split_data(call: LibraryCall) -> Objects:
 
 def _getattr(call: LibraryCall) -> Objects:
     owners = NONE.union(*call.given.positional[:1])
-    name = _constant(call.here.node, 1)
+    name = constant(call.here.node, 1)
     out = NONE.union(*call.given.positional[2:])
     if name is not None:
         return out | call.dispatch.load(owners, name, call.here)
@@ -168,14 +139,16 @@ def _getattr(call: LibraryCall) -> Objects:
             names |= dict.fromkeys(classes.methods(owner.made, call.memory, call.here.unit))
         if isinstance(owner, Name):
             out |= call.dispatch.load({owner}, "any_of_them", call.here)
-        if isinstance(owner, (Thing, Unknown)):
+        if isinstance(owner, (Thing, Unknown)) and not is_settings(owner):
             out |= {owner}
+        if is_settings(owner):
+            out |= call.dispatch.load({owner}, "any_of_them", call.here)
         out |= NONE.union(*(call.dispatch.load({owner}, one, call.here) for one in names if one.isidentifier()))
     return out
 
 
 def _setattr(call: LibraryCall) -> Objects:
-    name = _constant(call.here.node, 1)
+    name = constant(call.here.node, 1)
     if len(call.given.positional) > 2:
         call.dispatch.store(
             call.given.positional[0], name if name is not None else "*", call.given.positional[2], call.here
@@ -187,7 +160,7 @@ def _plain_setattr(call: LibraryCall) -> Objects:
     """`object.__setattr__(owner, name, value)`, or `super().__setattr__(name, value)`."""
     receiver = call.name.receiver
     given = call.given.positional if receiver is None else (frozenset({receiver}), *call.given.positional)
-    name = _constant(call.here.node, 1 if receiver is None else 0)
+    name = constant(call.here.node, 1 if receiver is None else 0)
     if len(given) > 2:
         for owner in given[0]:
             call.memory.write(owner, name or "*", given[2])
@@ -221,12 +194,15 @@ def _vars(call: LibraryCall) -> Objects:
         return _locals(call)
     fields = (Instance, Module, Class)
     return NONE.union(
-        *(call.dispatch.as_dict(o, call.here) if isinstance(o, fields) else {o} for o in call.given.objects)
+        *(
+            call.dispatch.as_dict(o, call.here) if isinstance(o, fields) or is_settings(o) else {o}
+            for o in call.given.objects
+        )
     )
 
 
 def _open(call: LibraryCall) -> Objects:
-    mode = _constant(call.here.node, 1) or _keyword(call.here.node, "mode") or "r"
+    mode = constant(call.here.node, 1) or keyword(call.here.node, "mode") or "r"
     for kind in (DISK_WRITE,) if set(mode) & set("wax+") else (DISK_READ, DISK_LOOK):
         call.memory.effect(call.here.unit, call.here.node, Effect(kind))
     return frozenset({call.memory.make(Thing, "file", call.here.node, call.here.maker)})
@@ -313,19 +289,6 @@ def _new(call: LibraryCall) -> Objects:
     )
 
 
-def _constant(node: ast.AST, position: int) -> str | None:
-    arguments = node.args if isinstance(node, ast.Call) else []
-    value = arguments[position] if len(arguments) > position else None
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
-
-
-def _keyword(node: ast.AST, name: str) -> str | None:
-    for one in node.keywords if isinstance(node, ast.Call) else ():
-        if one.arg == name and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
-            return one.value.value
-    return None
-
-
 _ARGUMENTS = (
     "builtins.staticmethod builtins.classmethod contextlib.contextmanager abc.abstractmethod"
     " contextlib.asynccontextmanager dataclasses.dataclass"
@@ -369,7 +332,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     **dict.fromkeys((f"itertools.{name}" for name in _TUPLES.split()), _tuples),
     "itertools.repeat": _repeat,
     "itertools.tee": _tee,
-    "<holder>.add_argument": _argument,
+    **settings.CALLS,
     **dict.fromkeys(("<module>.register_buffer", "<module>.register_parameter"), _register),
 }
 
