@@ -34,6 +34,26 @@ def said_ms(ns: float) -> str:
     return minus(f"{value:.{0 if size >= 100 else 1 if size >= 1 else 2}f} ms")
 
 
+NO_DECIMALS_NS = 100_000_000
+
+
+def step_digits(base_ns: float) -> int:
+    """Decimals of step times in ms, of which the present one is `base_ns`: three digits are known of it, so that the
+    times that are shown have the ratio that is shown, to a percent."""
+    value = abs(base_ns) / 1e6
+    return 1 if value >= 10 else 2 if value >= 1 else 3
+
+
+def step_ms(ns: float, base_ns: float) -> str:
+    """A step time beside the step time `base_ns`, or a part of it, in ms without the unit; `<0.1` for less than what
+    would be written, 0 for a measured zero. From 100 ms on without decimals."""
+    digits = step_digits(base_ns) if abs(ns) < NO_DECIMALS_NS else 0
+    least = 10.0**-digits
+    if 0 < ns / 1e6 < least / 2:
+        return f"<{least:.{digits}f}"
+    return "0" if ns == 0 else minus(f"{ns / 1e6:.{digits}f}")
+
+
 def signed_percent(value: float) -> str:
     """`+45 %`, `−3 %`, `+0 %`: whole percents, which is as much as two runs agree on, with a real minus sign."""
     whole = round(value)

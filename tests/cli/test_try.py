@@ -103,7 +103,7 @@ def test_the_table_says_gain_range_and_results(run: Path, session: Session, caps
         in streams.err
     )
     said = " ".join(streams.out.split())  # a narrow terminal breaks the sentence
-    assert "Faster: DataLoader workers 6 +100 % (95 %: +80 % to +120 %); same results, bit for bit." in said
+    assert "Faster: DataLoader workers 6 +100 % (95 % sure: +80 % to +120 %); same results, bit for bit." in said
     assert "5.0 (4.5 to 5.6)" in streams.out
     assert "the compile version ended with exit code 1" in said
     assert f"next: tracelens recommend {run}/" in streams.out

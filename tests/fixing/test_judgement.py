@@ -96,13 +96,15 @@ def test_no_gain_is_an_answer_only_where_it_was_measured_well_enough() -> None:
 
 
 def test_the_card_says_step_gain_range_and_results() -> None:
-    said = "Faster: 20.0 → 10.0 ms per step, +100 % (95 %: +60 to +150 %). Same results, bit for bit."
+    said = "Faster: 20.0 → 10.0 ms per step, +100 % (95 % sure: +60 to +150 %). Same results, bit for bit."
     assert fix_card.measured(trial("faster")) == said
     assert fix_card.measured(trial("failed")) == "said: failed"
     scattered = replace(trial("slower"), ratio=Ratio(2.5, 1.1, 9.0))
     assert fix_card.measured(scattered) == "said: slower", "a range that says little is not shown as a number"
     beyond_doubt = replace(trial("faster"), ratio=Ratio(0.1, 0.02, 0.5))
-    assert fix_card.measured(beyond_doubt).startswith("Faster: 20.0 → 10.0 ms per step, +900 % (95 %: +100 to +4900 %)")
+    assert fix_card.measured(beyond_doubt).startswith(
+        "Faster: 20.0 → 10.0 ms per step, +900 % (95 % sure: +100 to +4900 %)"
+    )
 
 
 def held_by(kind: OwnerKind, *remedies: str) -> PlannedDiagnosis:

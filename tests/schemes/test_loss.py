@@ -220,7 +220,7 @@ def test_of_two_owners_of_the_same_idle_time_the_one_with_a_remedy_is_the_headli
     facts = loop(LOADER, SYNC, READ, Owner("gpu", 15 * MS))
     assert verdict.headline(facts, scheme(saves_ms=7)) == "Two waits cost 7.0 ms of every 25.0 ms step"
     said = verdict.recommended(scheme(saves_ms=7), None, facts, "")
-    assert said.startswith("train.py:83, 84: Synchronize every Nth batch saves 7.0 ms of every 25.0 ms step")
+    assert said.startswith("train.py:83, 84: Wait every Nth for all work saves 7.0 ms of every 25.0 ms step")
     assert said.endswith("the DataLoader (train.py:75) takes part in the same idle time.")
 
 
@@ -229,7 +229,7 @@ def test_a_larger_loss_of_other_idle_time_goes_before_what_a_scheme_saves() -> N
     assert verdict.headline(facts, scheme(saves_ms=7)) == "The DataLoader costs 8.0 ms of every 25.0 ms step"
     said = verdict.recommended(scheme(saves_ms=7), None, facts, "")
     assert said.startswith("The DataLoader (train.py:75) costs 8.0 ms of every 25.0 ms step")
-    assert "Synchronize every Nth batch saves 7.0 ms" in said
+    assert "Wait every Nth for all work saves 7.0 ms" in said
 
 
 def test_an_obstacle_to_some_patch_is_not_the_verdict_about_a_line() -> None:
@@ -293,7 +293,7 @@ def test_without_a_gpu_the_longest_line_is_named() -> None:
     facts = Facts(step_ns=8 * MS, plans={}, has_gpu=False, owners=owners)
     assert verdict.headline(facts) == "gc.collect() takes 75 % of the step"
     assert verdict.nothing((), facts) == (
-        "No GPU work was recorded; on the CPU train.py:24 (gc.collect) takes 6.0 ms of a step's 8.0 ms."
+        "No GPU work was recorded; on the CPU train.py:24 (gc.collect) takes 6.00 ms of a step's 8.00 ms."
     )
     working = Owner("backward", 20 * MS, (Location("train.py", 23),), "backward")
     beside = replace(facts, owners=step(working, *owners.owners))

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from tracelens.messages import joined, say, value_in
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis
-from tracelens.report import annotated_source, first_screen, next_commands, wording
+from tracelens.report import annotated_source, first_screen, formatting, next_commands, wording
 from tracelens.report.annotated_source import AnnotatedFile
 from tracelens.report.first_screen import FirstScreen
-from tracelens.report.formatting import DASH, clean, gain, percent, short_ms
+from tracelens.report.formatting import DASH, clean, gain, percent
 from tracelens.report.line_times import recommended_lines
 from tracelens.report.outcome import BestLever
+from tracelens.units import step_ms
 
 SOURCE = {
     "measured": say("measured: the script as it is"),
@@ -92,7 +93,8 @@ def _elsewhere(screen: FirstScreen) -> str:
     if screen.elsewhere_ns is None or screen.strip is None:
         return ""
     idle_ns = round(screen.strip.total_ns("lost")[0])
-    told = {"rest": short_ms(screen.elsewhere_ns), "idle": short_ms(idle_ns)}
+    base_ns = screen.strip.steps[0].step_ns
+    told = {"rest": step_ms(screen.elsewhere_ns, base_ns), "idle": step_ms(idle_ns, base_ns)}
     return say("Of the {idle} ms that the GPU idles, {rest} are at other lines.", **told)
 
 
@@ -110,7 +112,7 @@ def _where(diagnosis: PlannedDiagnosis) -> str:
         return ""
     path = lines[0][0]
     numbers = [line for other, line in lines if other == path]
-    told = {"path": clean(path), "lines": first_screen.spans(numbers)}
+    told = {"path": clean(path), "lines": formatting.spans(numbers)}
     return say("{path}, line {lines}", **told) if len(numbers) == 1 else say("{path}, lines {lines}", **told)
 
 
@@ -118,17 +120,19 @@ def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Fi
     steps = diagnosis.steps
     base_ns = steps.best_known_ns if steps.source != "none" else None
     if then is not None:
-        low, high = short_ms(then.low_ns), short_ms(then.high_ns)
+        now, least_ns = step_ms(then.base_ns, then.base_ns), min(then.base_ns, then.step_ns)
+        step, low, high = (step_ms(ns, least_ns) for ns in (then.step_ns, then.low_ns, then.high_ns))
         spread = (
             say("{low} to {high} ms, 95 % sure", low=low, high=high)
             if then.evidence == "measured"
             else say("{low} to {high} ms, predicted", low=low, high=high)
         )
-        yield Figure(say("Step time"), short_ms(then.base_ns), short_ms(then.step_ns), "ms", spread)
+        yield Figure(say("Step time"), now, step, "ms", spread)
         rates = say("{now} → {then} steps per second", now=_rate(then.base_ns), then=_rate(then.step_ns))
         yield Figure(say("Throughput"), "", gain(then.speedup).removesuffix(" %"), "%", rates)
     else:
-        yield Figure(say("Step time"), short_ms(base_ns), "", "ms", SOURCE[steps.baseline_source])
+        now = step_ms(base_ns, base_ns) if base_ns else DASH
+        yield Figure(say("Step time"), now, "", "ms", SOURCE[steps.baseline_source])
         thousand = (
             say("1,000 steps in {seconds:,.0f} s", seconds=base_ns / 1e6) if base_ns else say("steps were not found")
         )

@@ -14,6 +14,7 @@ from tracelens.edit_kinds import label
 from tracelens.messages import say
 from tracelens.model import Combination, Edit, IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import formatting, wording
+from tracelens.units import step_ms
 
 BAR = 700.0
 """Width of the step now; the predicted bar is on the same scale."""
@@ -83,7 +84,7 @@ def combination_table(diagnosis: IllustratedDiagnosis) -> CombinationTable | Non
     return CombinationTable(
         changes=changes,
         rows=tuple(sorted(rows, key=lambda row: row.x[0])),
-        base=f"{formatting.short_ms(base)} ms",
+        base=f"{step_ms(base, base)} ms",
         scale=round(base * scale, 1),
         start=sum(1 << k for k in start),
     )
@@ -94,15 +95,16 @@ def _row(
 ) -> CombinationRow:
     assert diagnosis.what_if is not None
     estimate = combination.estimate
+    least_ns = min(estimate.base_ns, estimate.step_ns)
     schemes = _same(diagnosis.what_if.changes, combination.chosen, diagnosis)
     return CombinationRow(
         key=sum(1 << k for k in combination.chosen),
         names=tuple(changes[k].name for k in combination.chosen),
-        step=f"{formatting.short_ms(estimate.step_ns)} ms",
+        step=f"{step_ms(estimate.step_ns, least_ns)} ms",
         range=say(
             "{low} to {high} ms",
-            low=formatting.short_ms(estimate.low_ns),
-            high=formatting.short_ms(estimate.high_ns),
+            low=step_ms(estimate.low_ns, least_ns),
+            high=step_ms(estimate.high_ns, least_ns),
         ),
         gain=formatting.gain(estimate.speedup),
         limit=wording.BINDING[estimate.binding],
@@ -130,7 +132,7 @@ def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     """What verify found for one of these schemes; empty where it was not asked."""
     for trial in diagnosis.verifications:
         if trial.scheme in schemes and trial.base_ns is not None and trial.patched_ns is not None:
-            before, after = (formatting.short_ms(ns) for ns in (trial.base_ns, trial.patched_ns))
+            before, after = (step_ms(ns, min(trial.base_ns, ns)) for ns in (trial.base_ns, trial.patched_ns))
             return say("verify measured {before} → {after} ms", before=before, after=after)
     return ""
 

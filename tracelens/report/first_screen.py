@@ -30,7 +30,7 @@ from tracelens.report.line_times import CostlyLine
 from tracelens.report.on_baseline import factor
 from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
-from tracelens.units import percent_range
+from tracelens.units import percent_range, step_ms
 
 MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
@@ -159,7 +159,11 @@ def subject(diagnosis: Diagnosis) -> str:
     script = diagnosis.run.script if diagnosis.run else None
     name = PurePath(script or diagnosis.timeline.trace.path).name
     unsure = steps.source == "none"
-    step = say("steps not found") if unsure else say("{time} ms per step", time=short_ms(steps.best_known_ns))
+    step = (
+        say("steps not found")
+        if unsure
+        else say("{time} ms per step", time=step_ms(steps.best_known_ns, steps.best_known_ns))
+    )
     trace = diagnosis.timeline.trace
     known = trace.device or "gpu" in trace.signals
     told = {"name": formatting.clean(name), "device": wording.device(trace), "step": step}
@@ -197,7 +201,7 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     all_ns = base_ns - base_ns / lever.known.speedup
     if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
         return ""
-    values = {"one": short_ms(max(alone)), "all": short_ms(all_ns), "count": len(alone)}
+    values = {"one": step_ms(max(alone), base_ns), "all": step_ms(all_ns, base_ns), "count": len(alone)}
     if max(alone) > all_ns / 2 and len(alone) == 2:
         said = say("One alone saves at most {one} ms, both {all}.", **values)
     elif max(alone) > all_ns / 2:
@@ -220,8 +224,10 @@ def _no_line(diagnosis: PlannedDiagnosis) -> str:
     idle_ns = line_times.idle_ns(diagnosis)
     if idle_ns is None or sum(issuing) < LEAST_ANSWER_SHARE * diagnosis.owners.wall_ns:
         return said
-    told = {"idle": short_ms(idle_ns), "launching": short_ms(sum(issuing) * factor(diagnosis)), "text": said}
-    return say("The GPU idles {idle} ms of a step, {launching} of them while Python launches kernels. {text}", **told)
+    times = (step_ms(ns, diagnosis.steps.best_known_ns) for ns in (idle_ns, sum(issuing) * factor(diagnosis)))
+    told = dict(zip(("idle", "launching"), times, strict=True))
+    launches = say("The GPU idles {idle} ms of a step, {launching} of them while Python launches kernels.", **told)
+    return joined(" ", [launches, said])
 
 
 def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
@@ -301,14 +307,17 @@ def _about_the_same(first: Lever | None, second: Lever) -> bool:
 def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
     name = lever_names.name(lever, diagnosis)
-    lines = spans(sorted({place.line for place in _places(lever, diagnosis) if place.line is not None}))
+    lines = formatting.spans(sorted({place.line for place in _places(lever, diagnosis) if place.line is not None}))
     if known is None:
         return LeverRow(DASH, name, lines, DASH, DASH, say("not tried"), lever.id)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = gain_words.gained(known, measured=lever.measured is not None)
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
-    spread = say("{step} ({low} to {high})", step=short_ms(step), low=short_ms(low), high=short_ms(high))
+    told = dict(
+        zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
+    )
+    spread = say("{step} ({low} to {high})", **told)
     return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id)
 
 
@@ -326,17 +335,6 @@ def acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
     return round(sum(held) * factor(diagnosis)) if held else None
 
 
-def spans(lines: Sequence[int]) -> str:
-    """'68, 76, 77'; lines that follow one another as '83–84'."""
-    runs: list[list[int]] = []
-    for line in lines:
-        if runs and line == runs[-1][-1] + 1:
-            runs[-1].append(line)
-        else:
-            runs.append([line])
-    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
-
-
 def _instead(diagnosis: PlannedDiagnosis) -> str:
     """'Wait every 10th batch saves 7.9 ms: +45 % throughput (measured, +21 to +73 %).'; untried, what it acts on."""
     wanted = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
@@ -348,11 +346,11 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
         acts_ns = acts_on_ns(lever, diagnosis)
         if acts_ns is None:
             return say("{lever}: not tried yet.", lever=name)
-        part, step = short_ms(acts_ns), short_ms(diagnosis.steps.best_known_ns)
+        part, step = (step_ms(ns, diagnosis.steps.best_known_ns) for ns in (acts_ns, diagnosis.steps.best_known_ns))
         return say("{lever}: saves at most {part} of {step} ms, not tried yet.", lever=name, part=part, step=step)
     base_ns = diagnosis.steps.best_known_ns
     step_ns = base_ns / lever.known.speedup
-    saved = short_ms(base_ns - step_ns)
+    saved = step_ms(base_ns - step_ns, base_ns)
     return say("{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=_gained(lever))
 
 

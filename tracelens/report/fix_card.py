@@ -77,7 +77,7 @@ def _strip(diagnosis: PlannedDiagnosis, trial: Verification) -> StepStrip | None
 
 
 def measured(trial: Verification) -> str:
-    """`Faster: 25.4 → 17.5 ms per step, +45 % (95 %: +21 to +73 %). Same results, bit for bit.`; where the trial says
+    """`Faster: 25.4 → 17.5 ms per step, +45 % (95 % sure: +21 to +73 %). Same results, bit for bit.`; where the trial says
     nothing of that kind, its verdict."""
     ratio = trial.ratio
     if ratio is None or trial.outcome not in ("faster", "slower", "no change"):
@@ -90,7 +90,7 @@ def measured(trial: Verification) -> str:
         after=short_ms(trial.patched_ns),
     )
     low, high = _percent(ratio.high), _percent(ratio.low)
-    gain = say("{gain} % (95 %: {low} to {high} %)", gain=_percent(ratio.value), low=low, high=high)
+    gain = say("{gain} % (95 % sure: {low} to {high} %)", gain=_percent(ratio.value), low=low, high=high)
     outcome = capital(OUTCOMES.get(trial.outcome, trial.outcome))
     return say(
         "{outcome}: {steps}, {gain}. {results}", outcome=outcome, steps=steps, gain=gain, results=_results(trial)

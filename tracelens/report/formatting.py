@@ -92,3 +92,14 @@ def capitalized(text: str) -> str:
 def readable_id(name: str) -> str:
     """An id as words."""
     return clean(name).replace("_", " ").replace("-", " ")
+
+
+def spans(lines: Sequence[int]) -> str:
+    """'68, 76, 77'; lines that follow one another as '83–84'."""
+    runs: list[list[int]] = []
+    for line in lines:
+        if runs and line == runs[-1][-1] + 1:
+            runs[-1].append(line)
+        else:
+            runs.append([line])
+    return ", ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -14,8 +14,9 @@ from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
 from tracelens.report import first_screen, lever_names, next_commands, wording
 from tracelens.report.first_screen import LeverRow
-from tracelens.report.formatting import DASH, listed, says, short_ms
+from tracelens.report.formatting import DASH, listed, says
 from tracelens.report.sections import Code, Section, Table
+from tracelens.units import step_ms
 
 MOST_UNTRIED = 4
 """Rows of levers without a number: the order of the rules says which are likely here, the rest is folded."""
@@ -113,7 +114,7 @@ def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
     lines = tuple(_line(lever, row, diagnosis, scale) for lever, row in zip(levers, rows, strict=True))
     rest = tuple(_rest(diagnosis, frozenset(lever.id for lever in levers)))
     found = diagnosis.steps.source != "none"
-    return LeverTable(lines, round(base_ns * scale, 2), short_ms(base_ns), rest, found)
+    return LeverTable(lines, round(base_ns * scale, 2), step_ms(base_ns, base_ns), rest, found)
 
 
 def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:
@@ -158,7 +159,10 @@ def _lines(spans: str) -> str:
 
 def _bar(kind: str, known: Speedup, base_ns: int, scale: float) -> LeverBar:
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
-    text = say("{step} ({low} to {high})", step=short_ms(step), low=short_ms(low), high=short_ms(high))
+    told = dict(
+        zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
+    )
+    text = say("{step} ({low} to {high})", **told)
     return LeverBar(kind, round(low * scale, 2), round(step * scale, 2), round(high * scale, 2), text)
 
 

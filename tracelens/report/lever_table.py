@@ -114,8 +114,8 @@ def _faster(best: LeverCombination, trial: TrialOfLevers) -> str:
         "results": NUMBERS[best.numbers],
     }
     if len(best.levers) > 1:
-        return say("Faster: {levers} together {gain} (95 %: {low} to {high}); {results}.", **told)
-    return say("Faster: {levers} {gain} (95 %: {low} to {high}); {results}.", **told)
+        return say("Faster: {levers} together {gain} (95 % sure: {low} to {high}); {results}.", **told)
+    return say("Faster: {levers} {gain} (95 % sure: {low} to {high}); {results}.", **told)
 
 
 def _together(trial: TrialOfLevers) -> Iterator[tuple[str, ...]]:

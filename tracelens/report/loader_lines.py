@@ -9,8 +9,9 @@ from __future__ import annotations
 from tracelens.messages import joined, say
 from tracelens.model import Lever, Location, Owner, PlannedDiagnosis
 from tracelens.report import edit_excerpt, line_times
-from tracelens.report.formatting import clean, short_ms
+from tracelens.report.formatting import clean
 from tracelens.report.on_baseline import factor
+from tracelens.units import step_ms
 
 LEAST_DIFFERENCE = 0.01
 """Of the step: what can be saved and what is waited for are then one number."""
@@ -50,4 +51,6 @@ def _saved(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
     saved_ns, held_ns = base_ns - base_ns / lever.known.speedup, loader.owned_ns * factor(diagnosis)
     if held_ns - saved_ns < LEAST_DIFFERENCE * base_ns:
         return ""
-    return say("Of the {held} ms {saved} can be saved.", held=short_ms(held_ns), saved=short_ms(saved_ns))
+    return say(
+        "Of the {held} ms {saved} can be saved.", held=step_ms(held_ns, base_ns), saved=step_ms(saved_ns, base_ns)
+    )

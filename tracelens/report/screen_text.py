@@ -19,6 +19,7 @@ from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, says, short_ms
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.step_strip import StepStrip, StripLane
+from tracelens.units import step_ms
 
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
@@ -101,7 +102,7 @@ def _legend(strip: StepStrip, elsewhere_ns: int | None) -> str:
     """'GPU: █ busy  · idle 9.6 → 3.2 ms (0.8 at other lines); two recordings': what the signs are, and come to."""
     text = say("GPU: {busy} busy  {sign} idle {idle} ms", busy=BUSY, sign=IDLE, idle=strip.legend("lost"))
     if elsewhere_ns is not None:
-        text = say("{legend} ({rest} at other lines)", legend=text, rest=short_ms(elsewhere_ns))
+        text = say("{legend} ({rest} at other lines)", legend=text, rest=step_ms(elsewhere_ns, strip.steps[0].step_ns))
     return say("{legend}; two recordings", legend=text) if strip.recordings else text
 
 
@@ -218,7 +219,8 @@ class _Lanes:
     legend: str
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        times = [f"{short_ms(step_ns)} ms" for _, step_ns in self.lanes]
+        base_ns = self.lanes[0][1]
+        times = [f"{step_ms(step_ns, min(step_ns, base_ns))} ms" for _, step_ns in self.lanes]
         names = list(map(shown, NAMES[: len(self.lanes)]))
         widest = max(map(cell_len, names)) + terminal.GAP
         room = options.max_width - terminal.INDENT - widest - max(map(len, times)) - terminal.GAP

@@ -24,7 +24,7 @@ from tracelens.report.formatting import (
 )
 from tracelens.report.on_baseline import factor, on_baseline
 from tracelens.report.text import MET, by_rank
-from tracelens.units import known_by
+from tracelens.units import known_by, step_ms
 
 SMALLEST_OWNER = 0.005
 """Of the step. What owns less is added up in the last row."""
@@ -80,9 +80,8 @@ def step_parts(diagnosis: Diagnosis) -> Section | None:
     if not rows:
         return None
     base = diagnosis.steps.best_known_ns
-    lede = say(
-        "Shares of the recorded steps, shown at {base} ms per step; each moment has one owner.", base=short_ms(base)
-    )
+    told = step_ms(base, base)
+    lede = say("Shares of the recorded steps, shown at {base} ms per step; each moment has one owner.", base=told)
     table = Table((say("part"), say("what it is"), "ms", say("share")), rows, frozenset({2, 3}))
     return Section("parts", say("Where a step goes"), lede=lede, table=table)
 

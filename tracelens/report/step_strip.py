@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from tracelens.messages import joined, say
 from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification
 from tracelens.report import line_times, wording
-from tracelens.report.formatting import short_ms
 from tracelens.report.on_baseline import factor
 from tracelens.report.outcome import BestLever, union_ns
+from tracelens.units import step_ms
 
 TICKS = 5
 MOVED_SHARE = 0.05
@@ -110,7 +110,7 @@ class StepStrip:
 
     def legend(self, *kinds: str) -> str:
         """'14.7 → 13.1': what a colour comes to, for those who cannot read it off its label."""
-        told = [short_ms(ns) for ns in self.total_ns(*kinds)]
+        told = [step_ms(ns, self.steps[0].step_ns) for ns in self.total_ns(*kinds)]
         return told[0] if len(set(told)) == 1 else " → ".join(told)
 
 
@@ -125,18 +125,22 @@ def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip
     if GPU not in now or diagnosis.steps.source == "none" or base_ns <= 0:
         return None
     longest = max(base_ns, then.step_ns if then else 0)
-    steps = [_step(say("Now"), base_ns, now, longest)]
+    steps = [_step(say("Now"), (base_ns, base_ns), now, longest)]
     if then is not None:
         steps.append(
             _step(
                 say("{lever}, {evidence}", lever=then.name, evidence=wording.STATE[then.evidence]),
-                then.step_ns,
+                (then.step_ns, base_ns),
                 _then(diagnosis, then),
                 longest,
             )
         )
     kinds = tuple(dict.fromkeys(s.kind for step in steps for lane in step.lanes for s in lane.segments))
-    saved = say("{saved} ms less", saved=short_ms(base_ns - then.step_ns)) if then and then.step_ns < base_ns else ""
+    saved = (
+        say("{saved} ms less", saved=step_ms(base_ns - then.step_ns, base_ns))
+        if then and then.step_ns < base_ns
+        else ""
+    )
     return StepStrip(tuple(steps), _ticks(longest), saved, kinds, _moved(steps, base_ns), _recordings(steps, then))
 
 
@@ -148,8 +152,8 @@ def _moved(steps: Sequence[StripStep], base_ns: int) -> str:
         return ""
     return say(
         "Waiting for a batch goes from {before} to {after} ms: the GPU is done sooner, the workers are not.",
-        before=short_ms(round(waits[0])),
-        after=short_ms(round(waits[1])),
+        before=step_ms(waits[0], base_ns),
+        after=step_ms(waits[1], base_ns),
     )
 
 
@@ -162,8 +166,8 @@ def _recordings(steps: Sequence[StripStep], then: BestLever | None) -> str:
     return say(
         "Now and then are two recordings, each drawn to its measured step: that kernels take {now} ms in one and "
         "{then} ms in the other is no gain of the change.",
-        now=short_ms(worked[0]),
-        then=short_ms(worked[1]),
+        now=step_ms(worked[0], then.base_ns),
+        then=step_ms(worked[1], then.base_ns),
     )
 
 
@@ -270,25 +274,27 @@ def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, then: BestLever) ->
 # -------------------------------------------------------------------------------------------------------- geometry
 
 
-def _step(title: str, step_ns: int, totals: Totals, longest: int) -> StripStep:
-    lanes = tuple(_lane(name, parts, longest) for name, parts in totals.items())
-    time = say("{time} ms per step", time=short_ms(step_ns))
+def _step(title: str, times: tuple[int, int], totals: Totals, longest: int) -> StripStep:
+    """`times`: of this step, and of the step now."""
+    step_ns, base_ns = times
+    lanes = tuple(_lane(name, parts, (longest, base_ns)) for name, parts in totals.items())
+    time = say("{time} ms per step", time=step_ms(step_ns, min(step_ns, base_ns)))
     return StripStep(title, step_ns, time, lanes, round(100 * step_ns / longest, 2))
 
 
-def _lane(name: str, parts: Sequence[tuple[str, float]], longest: int) -> StripLane:
-    segments = tuple(_segments(parts, longest))
+def _lane(name: str, parts: Sequence[tuple[str, float]], scale: tuple[int, int]) -> StripLane:
+    segments = tuple(_segments(parts, *scale))
     said = joined(", ", [segment.title for segment in segments])
     return StripLane(name, segments, say("{name}: {parts}", name=name, parts=said))
 
 
-def _segments(parts: Sequence[tuple[str, float]], longest: int) -> Iterator[Segment]:
+def _segments(parts: Sequence[tuple[str, float]], longest: int, base_ns: int) -> Iterator[Segment]:
     x = 0.0
     for kind, ns in parts:
         width = 100 * ns / longest
         if ns <= 0:
             continue
-        time, words = short_ms(ns), WORDS[kind]
+        time, words = step_ms(ns, base_ns), WORDS[kind]
         label = (
             say("{words} {time}", words=words, time=time)
             if width >= ROOM + len(words) * 0.7

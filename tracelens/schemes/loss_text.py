@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, Loss, Period
-from tracelens.schemes.wording import ms, place, places
+from tracelens.schemes.wording import place, places, step
 from tracelens.units import known_by
 
 HEADLINE_LENGTH = 60
@@ -58,11 +58,14 @@ def clause(loss: Loss, period: Period) -> str:
     who = subject(loss)
     if not loss.returns:
         owned_ns = loss.ns * period.step_ns / max(period.wall_ns, 1)  # a share of the one step time that is told
-        takes, owned, step = _takes(who, loss, period), ms(owned_ns), ms(period.step_ns)
-        return say("{takes} ({owned} of {step})", takes=takes, owned=owned, step=step)
+        takes, owned, whole = (
+            _takes(who, loss, period),
+            *(step(ns, period.step_ns) for ns in (owned_ns, period.step_ns)),
+        )
+        return say("{takes} ({owned} of {step})", takes=takes, owned=owned, step=whole)
     text: str = _costs(who, loss, period)
     if 0 < loss.ns < period.step_ns:
-        text = say("{costs}; {rest}", costs=text, rest=_rest(loss, period.step_ns - loss.ns))
+        text = say("{costs}; {rest}", costs=text, rest=_rest(loss, period.step_ns - loss.ns, period.step_ns))
     return text
 
 
@@ -71,16 +74,17 @@ def details(loss: Loss, period: Period) -> str:
     owner = loss.owner
     where = place(owner.locations[0]) if owner.locations and owner.kind != "launch" else ""
     if not loss.returns:
-        owned = ms(loss.ns * period.step_ns / max(period.wall_ns, 1))
-        text = say("{owned} of {step}", owned=owned, step=ms(period.step_ns))
+        owned = step(loss.ns * period.step_ns / max(period.wall_ns, 1), period.step_ns)
+        text = say("{owned} of {step}", owned=owned, step=step(period.step_ns, period.step_ns))
         return say("{where}: {text}", where=where, text=text) if where else text
-    text = _rest(loss, max(period.step_ns - loss.ns, 0))
+    text = _rest(loss, max(period.step_ns - loss.ns, 0), period.step_ns)
     return say("{where}: {text}", where=where, text=text) if where else capital(text)
 
 
-def _rest(loss: Loss, rest_ns: int) -> Message:
+def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
     known = known_by(loss.owner.evidence or "replayed")
-    return say("{without} a step takes {rest} ({known})", without=_without(loss), rest=ms(rest_ns), known=known)
+    rest = step(rest_ns, min(rest_ns, base_ns))
+    return say("{without} a step takes {rest} ({known})", without=_without(loss), rest=rest, known=known)
 
 
 def _costs(who: str, loss: Loss, period: Period) -> str:
@@ -89,8 +93,8 @@ def _costs(who: str, loss: Loss, period: Period) -> str:
         "{who} cost {saved} of every {step} step",
         _agreeing(loss),
         who=who,
-        saved=ms(min(loss.ns, period.step_ns)),
-        step=ms(period.step_ns),
+        saved=step(min(loss.ns, period.step_ns), period.step_ns),
+        step=step(period.step_ns, period.step_ns),
     )
 
 

@@ -33,9 +33,9 @@ from tracelens.schemes.wording import (
     gain,
     interval_of,
     lever_name,
-    ms,
     percent,
     places,
+    step,
     throughput,
     unstopped,
 )
@@ -118,13 +118,13 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
     saved_ns, loss = _saved(estimate, facts), _largest(facts)
-    told = {"lever": lever_name(scheme), "saved": ms(saved_ns), "gain": throughput(estimate)}
+    told = {"lever": lever_name(scheme), "saved": step(saved_ns, facts.step_ns), "gain": throughput(estimate)}
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         text = loss_text.sentence(loss, _period(facts))
         shorter = say("{lever}: {gain}", lever=told["lever"], gain=gain(estimate))
         return bounded(text, say("{lever} saves {saved}: {gain}", **told), shorter)
     where = places(stall.location for stall in _costly(scheme, facts))
-    text = say("{lever} saves {saved} of every {step} step: {gain}", **told, step=ms(facts.step_ns))
+    text = say("{lever} saves {saved} of every {step} step: {gain}", **told, step=step(facts.step_ns, facts.step_ns))
     text = say("{where}: {text}", where=where, text=text) if where else text
     if gives_up is not None and gives_up["points"] >= MENTIONED_POINTS:
         most = percent(gives_up["fastest_gain_percent"])
@@ -340,8 +340,8 @@ def _without_gpu(facts: Facts) -> str:
     text = say(
         "No GPU work was recorded; on the CPU {who} takes {owned} of a step's {step}",
         who=loss_text.subject(loss),
-        owned=ms(loss.ns * period.step_ns / max(period.wall_ns, 1)),
-        step=ms(period.step_ns),
+        owned=step(loss.ns * period.step_ns / max(period.wall_ns, 1), period.step_ns),
+        step=step(period.step_ns, period.step_ns),
     )
     return bounded(text, "")
 

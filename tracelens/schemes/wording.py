@@ -22,6 +22,11 @@ def ms(ns: float) -> str:
     return units.said_ms(ns)
 
 
+def step(ns: float, base_ns: float) -> str:
+    """A step time, or what is saved of it, beside the step time `base_ns`."""
+    return f"{units.step_ms(ns, base_ns)} ms"
+
+
 def cost(ns: float) -> str:
     """A cost per step."""
     return say("{time} per step", time=ms(ns))
