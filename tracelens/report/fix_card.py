@@ -77,8 +77,8 @@ def _strip(diagnosis: PlannedDiagnosis, trial: Verification) -> StepStrip | None
 
 
 def measured(trial: Verification) -> str:
-    """`Faster: 25.4 → 17.5 ms per step, +45 % (95 % sure: +21 to +73 %). Same results, bit for bit.`; where the trial says
-    nothing of that kind, its verdict."""
+    """`Faster: 25.4 → 17.5 ms per step, +45 % (95 % sure: +21 to +73 %). Same results, bit for bit.`; where the trial
+    says nothing of that kind, its verdict."""
     ratio = trial.ratio
     if ratio is None or trial.outcome not in ("faster", "slower", "no change"):
         return trial.verdict
