@@ -104,6 +104,11 @@ FORMS = {
         "        if i % 4 == 0:\n            print(value)\ntrain()\n",
         "safe",
     ),
+    "types that differ": (
+        "seen = []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    kind = torch.int64 if i % 2 else torch.float32\n"
+        "    seen.append((loss.detach() * 9).to(kind).item())  # fires\nprint(seen)\n",
+        "safe",
+    ),
 }
 
 
@@ -120,10 +125,6 @@ HELPED = {
     "an exception that is caught": (
         "total = 0.0\ntry:\n    for x, y in loader:\n        STEP\n        total += loss.item()  # fires\n"
         "except KeyboardInterrupt:\n    print(total)\n"
-    ),
-    "types that differ": (
-        "seen = []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    kind = torch.int64 if i % 2 else torch.float32\n"
-        "    seen.append((loss.detach() * 9).to(kind).item())  # fires\nprint(seen)\n"
     ),
     "an else of the loop": (
         "total = 0.0\nfor x, y in loader:\n    STEP\n    total += loss.item()  # fires\nelse:\n    print(total)\n"

@@ -136,5 +136,5 @@ def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
         "    values.append(loss.item())  # fires\nprint(values)\n"
     )
     patch = patch_of(tmp_path, text, defer(text, 10))
-    assert "reshape(())" in patched_text(patch)
+    assert "[value.item() for value in pending_losses]" in patched_text(patch)
     assert assert_same(tmp_path, text, patch).ending == ""

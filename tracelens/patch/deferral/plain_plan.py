@@ -19,7 +19,6 @@ from tracelens.patch.code.outside import FILES, OUTPUT, words
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.function import DeferredFunction
-from tracelens.patch.deferral.one_type import has_one_type
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.proof import judged
 from tracelens.patch.deferral.waiting import changed_by
@@ -242,7 +241,7 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
         "formatted": value_types.has_no_dimensions(value, facts),  # the text of a vector is more than its number
     }
-    return known.get(capture.read, False) and tensor and has_one_type(value, facts)
+    return known.get(capture.read, False) and tensor
 
 
 def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:

@@ -23,6 +23,7 @@ from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.function import LINE_LENGTH, DeferredFunction, first_comment, name_of, rendered
+from tracelens.patch.deferral.one_type import has_one_type
 from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
@@ -93,7 +94,14 @@ class _List:
         return f"{indent}{', '.join(columns)} = zip(*{self.name})\n{line}"
 
     def _numbers(self, capture: Capture, name: str) -> str:
-        return f"torch.stack({name}).tolist()" if capture.read else name
+        """One read of all values where each is known to have one shape and one type; else each as the script read it,
+        which costs little once the first has come: nothing is queued any more."""
+        if not capture.read:
+            return name
+        if value_types.has_no_dimensions(capture.value, self.facts) and has_one_type(capture.value, self.facts):
+            return f"torch.stack({name}).tolist()"
+        one = unused_name("value", self.facts.taken, [each.name for each in self.run.captures])
+        return f"[{one}.item() for {one} in {name}]"
 
     def _columns(self) -> list[str]:
         """A name for each column of a list of tuples, which nothing in the file has."""
@@ -267,8 +275,7 @@ def _block(one: _List) -> cst.CSTNode | None:
 
 
 def _kept(facts: LoopFacts, capture: Capture) -> str:
-    """A value as it is now: of a tensor a copy on its device, without its graph. A number may have dimensions, in one
-    batch and not in another: a stack takes tensors of one shape."""
+    """A value as it is now: of a tensor a copy on its device, without its graph."""
     value = capture.value
     if capture.read and isinstance(value, cst.Attribute) and value.attr.value == "data":
         value = value.value
@@ -278,8 +285,7 @@ def _kept(facts: LoopFacts, capture: Capture) -> str:
     if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
         text = f"({text})"
     own = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCES
-    shape = "" if value_types.has_no_dimensions(value, facts) else ".reshape(())"
-    return f"{text}.detach(){shape}" if own else f"{text}.detach(){shape}.clone()"
+    return f"{text}.detach()" if own else f"{text}.detach().clone()"
 
 
 class _NoComments(cst.CSTTransformer):

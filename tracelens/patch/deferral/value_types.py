@@ -49,6 +49,7 @@ _NO_TENSORS = (
     "torch.Generator",
     "torch.manual_seed",
 )
+_ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
 _COUNTS = words("len int float round")
 _REAL = words("eq ne gt ge lt le float double half bfloat16 long abs norm argmax")
 _TO_HOST = words("item tolist numpy")
@@ -92,7 +93,7 @@ def is_on_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:
         return any(not isinstance(value, cst.Name) and is_on_host(value, facts) for value in values)
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
         full = facts.names.qualified(node.func)
-        own = node.func.attr.value in _TO_HOST or full.startswith("numpy.") or is_number(node, facts)
+        own = node.func.attr.value in _TO_HOST or full.startswith(_ARRAYS) or is_number(node, facts)
         return own or _gives_arrays(node.func.attr.value, facts)
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _gives_arrays(node.func.value, facts):
         return True
