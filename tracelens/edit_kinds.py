@@ -11,7 +11,7 @@ whose `offered_by` names the schemes that make it. `tests/rules/test_edit_kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from tracelens.messages import say
@@ -119,6 +119,8 @@ class EditDefinition:
     judged_with: tuple[EditKind, ...] = ()
     """Kinds that a plan drops together with this one. They save no time without it, so they are judged as one."""
 
+    follows_project: bool = True
+    """False where nothing elsewhere in the project decides about it: the project is not analysed then."""
     names_its_places: bool = False
     """True where most waits of its groups are no place of this kind. Only its hunks then say which lines it changes."""
     by_hand_in_helper: str = ""
@@ -134,21 +136,14 @@ _WAIT_IN_HELPER = say("wait every N batches, in the loop that calls it")
 
 _MEASURE: Final = say("measure it with tracelens verify")
 _PER_TENSOR: Final = say("which calls are left of a loop over tensors is not told")
+_NO_ANOMALIES: Final = say("Train without anomaly detection")
 _IN_ALL: Final = say("what anomaly detection costs is in every part of the step")
 
 
 def _of_host_work(kind: EditKind, hunk: int, recipe: str, label: str, unpredicted: str) -> EditDefinition:
     """A kind that spares the host work at a line and is about no recorded wait; never proved for every script."""
-    return EditDefinition(
-        id=kind,
-        tier="checked",
-        hunk=hunk,
-        recipe=recipe,
-        label=label,
-        replay=NotReplayed(unpredicted, _MEASURE),
-        needs_wait=False,
-        ends_waits=False,
-    )
+    replay = NotReplayed(unpredicted, _MEASURE)
+    return EditDefinition(kind, "checked", hunk, recipe, label, replay, needs_wait=False, ends_waits=False)
 
 
 DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
@@ -334,7 +329,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     ),
     _of_host_work("average-at-once", 13, "average_at_once", say("Average all weights in a few calls"), _PER_TENSOR),
     _of_host_work("read-at-once", 14, "read_at_once", say("Read the values of all tensors at once"), _PER_TENSOR),
-    _of_host_work("anomaly-off", 15, "anomaly_off", say("Train without anomaly detection"), _IN_ALL),
+    replace(_of_host_work("anomaly-off", 15, "anomaly_off", _NO_ANOMALIES, _IN_ALL), follows_project=False),
 )
 """In the order of hunk ids, which is the order of tables and of the choices that a message names."""
 

@@ -78,13 +78,13 @@ def plan(
     context: PatchContext, diagnosis: Diagnosis, rules: Rules, results: SchemeResults, wanted: Wanted
 ) -> PlannedLevers:
     """The levers of a run. `results`: what is known of its schemes, which are levers too."""
-    facts = run_levers.facts_of(diagnosis, wanted.workers[-MOST_NUMBERS:])
-    edits = edits_of(rules.levers, facts, wanted)
+    facts, first = run_levers.facts_of(diagnosis, wanted.workers[-MOST_NUMBERS:]), debug_settings.lever(diagnosis.run)
+    edits = edits_of([rule for rule in rules.levers if first in (None, rule.id)], facts, wanted)
     by_lever = remedies.with_trials(remedies_of(edits, context, diagnosis, rules.levers), diagnosis, results.trials)
     predicted = {name: gain for name, one in by_lever.items() if (gain := run_levers.predicted_by(one.estimate))}
     of_run = run_levers.collect(diagnosis, rules, results, replace(facts, predictions=predicted))
     owners = with_remedies(diagnosis.owners, rules.levers, facts, results.schemes)
-    levers, first = _with_patches(of_run.levers, by_lever, results.trials), debug_settings.lever(diagnosis.run)
+    levers = _with_patches(of_run.levers, by_lever, results.trials)
     return PlannedLevers(levers, of_run.combination, by_lever, owners, first)
 
 

@@ -189,13 +189,13 @@ def plan(examined: Examined, options: Options | None = None, patcher: HelperProc
     """What each scheme would buy on this run, as far as a patch can really make it, and which one to take. `patcher`:
     another process, which makes the patches while this one replays."""
     options = options or Options()
-    diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
+    diagnosis, replay_trace, coverage = examined.diagnosis, examined.replay_trace, examined.diagnosis.timeline.coverage
     rules = rule_files.load(options.rules, options.weights)
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
     workers = () if isinstance(replay_trace, Abstention) else worker_count.paying(replay_trace)
     offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, max(workers, default=None))
     fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, offers if options.unsafe else None)
-    nothing_known = incomplete_recording.unjudged("schemes", diagnosis.timeline.coverage)
+    nothing_known = debug_settings.unjudged(diagnosis.run) or incomplete_recording.unjudged("schemes", coverage)
     if nothing_known is not None:
         fitted, offers = dict.fromkeys(fitted, nothing_known.missing), dict.fromkeys(offers, ())
     context = _patch_context(examined, options, patcher)

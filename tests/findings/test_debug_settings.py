@@ -62,6 +62,7 @@ def test_the_lever_that_ends_it_is_the_only_one_that_is_tried_and_fixed(tmp_path
     assert [trial.id for trial in trials.trials] == ["anomaly-off"]
     assert choice.possible(planned, trials) == ("anomaly-off",)
     assert len(lever_trials.plan(planned, rules.load().levers, ("all",)).trials) > 3, "what is asked for is tried"
+    assert set(planned.patches) == {"anomaly-off"}, "no other patch is made: what each would bring is not known"
 
 
 @pytest.mark.parametrize(

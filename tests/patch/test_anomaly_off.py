@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.patching import patched_text, script
 from tracelens.model import Edit, Location, Patch
+from tracelens.patch.effects import file_effects
 from tracelens.patch.recipes import PatchOptions, make
 
 ON = "torch.autograd.set_detect_anomaly(True)"
@@ -64,6 +65,12 @@ def test_it_is_found_in_another_file_of_the_project(tmp_path: Path) -> None:
     made = patch(tmp_path, f"import torch\n{ON}\n", 2, "helpers.py")
     (file,) = made.files
     assert file.path.name == "helpers.py" and file.after == b"import torch\ntorch.autograd.set_detect_anomaly(False)\n"
+
+
+def test_the_project_is_not_analysed_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes half a minute of some projects; what they do elsewhere decides nothing here."""
+    monkeypatch.setattr(file_effects.FileEffects, "replaced", property(lambda _: pytest.fail("it was")))
+    assert not patch(tmp_path, f"import torch\n{ON}\n", 2).empty
 
 
 def test_without_a_line_every_call_of_the_script_is_meant(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class _Project:
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
                 start_method=multiprocessing.get_all_start_methods()[0],
             )
-            if not rewritten and source.effects.replaced:
+            if not rewritten and definition(edit.kind).follows_project and source.effects.replaced:
                 declined += [whole_file.replaced(request, place) for place in places]
                 continue
             answer = answered(recipe(edit.kind), request)
