@@ -202,3 +202,9 @@ def test_one_change_under_two_names_is_one_lever() -> None:
     assert levers[first.id].state == "predicted" and levers[first.id].rank == 1
     assert (levers["twin"].state, levers["twin"].predicted) == ("not_applicable", None)
     assert levers["twin"].reason == f"the same change as {first.id} on this loop"
+
+
+def test_the_number_of_workers_that_the_loop_has_is_no_lever() -> None:
+    has_two = InventoryItem("loader_workers", True, "num_workers=2, recorded", 2)
+    assert {"workers=4", "workers=8"} <= set(states(facts(inventory=(has_two,))))
+    assert "workers=2" not in states(facts(inventory=(has_two,))) and "workers=2" in states(facts())

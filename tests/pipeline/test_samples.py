@@ -81,7 +81,7 @@ def test_what_more_workers_give_is_one_number_wherever_it_is_said(
     assert owner["instead"] == "8 workers instead of 2"
     for key, ratio in (("recoverable_us_per_step", "speedup"), ("low_us", "low"), ("high_us", "high")):
         assert base_us / levers["workers=8"][ratio] == pytest.approx(base_us - owner[key], rel=1e-6)
-    said = f"with 8 workers instead of 2 a step takes {(base_us - owner['recoverable_us_per_step']) / 1e3:.1f} ms"
+    said = f"with 8 workers instead of 2 a step takes {(base_us - owner['recoverable_us_per_step']) / 1e3:.2f} ms"
     assert said in answer["verdict"]
 
 

@@ -132,7 +132,13 @@ def _levers_of_rule(rule: LeverRule, facts: LeverFacts) -> list[Lever]:
         return [_line_lever(rule, owner, facts) for owner in owners if owner.locations][:MOST_PLACES]
     usual = (*(("",) if rule.value.optional else ()), *rule.value.usual)
     values = facts.values.get(rule.id) or usual or ("",)
-    return [_lever(ChosenLever(rule, value), owners, facts) for value in values]
+    return [_lever(ChosenLever(rule, value), owners, facts) for value in values if not _has(rule, value, facts)]
+
+
+def _has(rule: LeverRule, value: str, facts: LeverFacts) -> bool:
+    """Whether the loop is set to this value: 2 workers instead of 2 are no change."""
+    workers = facts.item("loader_workers") if rule.recipe == "loader-workers" else None
+    return workers is not None and workers.present is True and str(workers.value) == value
 
 
 def _line_lever(rule: LeverRule, owner: Owner, facts: LeverFacts) -> Lever:

@@ -9,6 +9,7 @@ from tracelens.messages import say
 from tracelens.model import Estimate, Speedup
 from tracelens.report import formatting
 
+NO_GAIN, SLOWER = say("no gain"), say("slower")
 NOT_SURE = 1.05
 """A predicted gain whose range includes zero: from here on a measurement is worth its time."""
 
@@ -18,10 +19,10 @@ def gained(known: Speedup, *, measured: bool) -> str:
     if known.excludes_zero:
         return formatting.gain(known.speedup)
     if known.high < 1:
-        return say("slower")
+        return SLOWER
     if measured:
-        return say("no gain") if known.is_narrow else say("undecided")
-    return say("not sure") if known.speedup >= NOT_SURE else say("no gain")
+        return NO_GAIN if known.is_narrow else say("undecided")
+    return say("not sure") if known.speedup >= NOT_SURE else NO_GAIN
 
 
 def of_estimate(estimate: Estimate) -> str:

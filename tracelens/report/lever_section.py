@@ -12,7 +12,7 @@ from typing import Literal
 
 from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
-from tracelens.report import first_screen, lever_names, next_commands, wording
+from tracelens.report import first_screen, gain_words, lever_names, next_commands, wording
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, says
 from tracelens.report.sections import Code, Section, Table
@@ -70,6 +70,11 @@ class LeverTable:
     def has_word(self, column: Literal["rank", "gain"]) -> bool:
         """Whether any line says something in this column of the page."""
         return says(getattr(line, column) for line in self.lines)
+
+    @property
+    def has_bars(self) -> bool:
+        """Whether the step of any line is known."""
+        return any(line.bars for line in self.lines)
 
     @property
     def says_next(self) -> bool:
@@ -133,7 +138,7 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         for kind, known in (("predicted", lever.predicted), ("measured", lever.measured))
         if known is not None
     ]
-    no_gain = lever.known is not None and not lever.known.excludes_zero
+    no_gain = row.gain in (gain_words.NO_GAIN, gain_words.SLOWER)
     recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
     return LeverLine(
         rank=row.rank,
