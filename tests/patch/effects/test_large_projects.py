@@ -122,7 +122,26 @@ def test_a_project_that_is_too_large_is_not_begun_again(tmp_path: Path, monkeypa
     for number in range(5):
         text = f"{TRAIN}\nx = {number}\n"
         assert file_effects(tmp_path, path, path, text).reached(7) is None
-    assert len(begun) == 2  # all loops together, and the function of this one
+    assert len(begun) == 1, "what is started is too large, whichever loop is asked about"
+
+
+def test_a_loop_of_a_large_file_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    real = module.analyse
+
+    def counted(*given: object) -> object:
+        begun.append(1)
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "analyse", counted)
+    small = "def one(xs):\n    for x in xs:\n        print(x)\n"
+    large = "def two(xs):\n    for x in xs:\n        " + "; ".join(["print(x, xs)"] * 50) + "\n"
+    monkeypatch.setattr(memory, "MAX_CALLS", 40)
+    path = tmp_path / "main.py"
+    path.write_text(small + large)
+    effects = file_effects(tmp_path, path, path, small + large)
+    assert (effects.reached(2) is not None, effects.reached(5) is None) == (True, True)
+    assert len(begun) == 3
 
 
 ATTRIBUTES = """

@@ -111,7 +111,11 @@ class _Runner:
                 self.memory.write(module, "__file__", {PLAIN})
                 self.memory.summary(module)
         self.memory.summary(self.memory.make(Callbacks, ELSEWHERE, "later"))
-        self._settle()
+        try:
+            self._settle()
+        except TooLarge as error:
+            error.by_itself = True
+            raise
         for function in asked:
             self._called_by_somebody(function)
             self._settle()

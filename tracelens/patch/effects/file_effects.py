@@ -43,9 +43,13 @@ class _Attempts:
 
     failed: set[str] = field(default_factory=set)
     worked: set[str] = field(default_factory=set)
+    hopeless: bool = False
+    """What runs anyway is too large, whichever functions are asked about."""
 
     def is_worth(self, name: str) -> bool:
-        return name in self.worked or (name not in self.failed and len(self.failed) < MAX_FAILURES)
+        if name in self.worked or self.hopeless:
+            return name in self.worked
+        return name not in self.failed and len(self.failed) < MAX_FAILURES
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +127,8 @@ class FileEffects:
         started = [self.started] if self.started is not None else []
         try:
             found = analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], functions)
-        except (TooLarge, RecursionError):
+        except (TooLarge, RecursionError) as error:
+            self._attempts.hopeless |= isinstance(error, TooLarge) and error.by_itself
             self._attempts.failed.add(name)
             return None
         self._attempts.worked.add(name)

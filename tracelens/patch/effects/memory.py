@@ -51,8 +51,9 @@ MAX_HELD = 64
 MAX_CALLS = 80_000
 """Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
 files with fifty networks has twelve thousand."""
-MAX_EFFECTS = 1_000_000
-"""Effects that are entered, the same ones again included: where names stand for many things, each call has many."""
+MAX_EFFECTS = 600_000
+"""Effects that are entered, the same ones again included: where names stand for many things, each call has many. They
+take some eight seconds; of seven public projects the largest one that has an answer enters a sixth of them."""
 PLAIN = Plain()
 SLICE = Slice()
 DATA = Thing("data", None, None)
@@ -86,7 +87,12 @@ _Made = TypeVar("_Made", bound=Object)
 
 
 class TooLarge(Exception):
-    """The project has more functions, or they call one another in more ways, than can be followed."""
+    """The project has more functions, or they call one another in more ways, than can be followed.
+
+    `by_itself`: the started files alone are, whichever functions are asked about.
+    """
+
+    by_itself = False
 
 
 @dataclass(eq=False)
