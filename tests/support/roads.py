@@ -87,7 +87,23 @@ _OUT_OF_CALLS = {
         "next(iter(loader))",
     ),
 }
+_SEEN = (
+    "class Seen(Dataset):\n    def __len__(self):\n        return 9\n    def __getitem__(self, k):\n"
+    "        return see()\n"
+)
+_LOUD = "class Loud(nn.Module):\n    def forward(self, x):\n        return see()\n"
 _OF_LIBRARIES = {
+    "two data sets": (f"{_SEEN}both = Seen() + Seen()\nloader = DataLoader(both)\n", "next(iter(loader))"),
+    "two parts of a data set": (
+        f"{_SEEN}first, *rest = torch.utils.data.random_split(Seen(), [4, 5])\nloader = DataLoader(rest[0] + first)\n",
+        "next(iter(loader))",
+    ),
+    "a model of a file": (f"{_LOUD}loaded = torch.load('x.pt', weights_only=False).to('cpu')\n", "loaded(1)"),
+    "a data set of a file": (
+        f"{_SEEN}loaded = pickle.load(open('x', 'rb'))\nloader = DataLoader(loaded)\n",
+        "next(iter(loader))",
+    ),
+    "a method of what was in a file": (f"{_LOOKS}loaded = pickle.loads(b'')\n", "loaded.look()"),
     "a descriptor": ("import somewhere\nclass Box:\n    now = somewhere.lazy(see)\nbox = Box()\n", "box.now"),
     "a descriptor by a base": (
         "import somewhere\nclass Lazy(somewhere.Descriptor):\n    pass\nclass Box:\n    now = Lazy(see)\nbox = Box()\n",

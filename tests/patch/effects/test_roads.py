@@ -20,6 +20,18 @@ def test_the_reader_is_seen(name: str) -> None:
 
 
 HARMLESS = {
+    "weights of a file": (
+        "loaded = torch.load('x.pt')\nother = nn.Linear(2, 2)\nother.load_state_dict(loaded['model'])\n",
+        "loaded['epoch'] + 1",
+    ),
+    "arrays of a file": (
+        "x, y = pickle.load(open('x', 'rb'))\nloader = DataLoader(torch.utils.data.TensorDataset(x, y))\n",
+        "len(next(iter(loader)))",
+    ),
+    "tensors of a file": (
+        "loader = DataLoader(torch.utils.data.TensorDataset(torch.load('x.pt')))\n",
+        "len(next(iter(loader)))",
+    ),
     "keys that are numbers": ("table = {1: 2}\n", "[key for key in table][0]"),
     "keys that are tuples": ("table = {}\ntable[1, 2] = 3\n", "[n for (a, b), n in table.items()][0]"),
     "options as a dict": (

@@ -130,6 +130,11 @@ class CallbackRules:
         calls = protocol in implicit.CALLING
         if isinstance(one, Class):
             return self.dispatch.instantiate(one, given, here) if protocol == "unknown" else NONE
+        if calls and implicit.is_loaded(one):
+            inside = self.dispatch.of_files(implicit.OF_DATA)
+            return NONE.union(
+                *(self._methods(unit, each, given, here) for each in inside if isinstance(each, Instance))
+            )
         if protocol == implicit.PASS and is_picker(one):
             self.dispatch.invoke({one}, given, here)
             return NONE  # a part of what is gone through

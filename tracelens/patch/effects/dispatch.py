@@ -13,7 +13,7 @@ from tracelens.patch.effects import classes, durations
 from tracelens.patch.effects.attributes import FIELD, RETURN, STATE, TEXT, Arguments, Here
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.holders import AS_DICT, HELD, SETTINGS
-from tracelens.patch.effects.implicit import LAZY
+from tracelens.patch.effects.implicit import LAZY, is_loaded
 from tracelens.patch.effects.items import Items
 from tracelens.patch.effects.memory import ANY_KEY, DATA, KEYS, MEMBERS, NONE, PLAIN, RAISED, REPLACED, SHARED, Objects
 from tracelens.patch.effects.objects import (
@@ -37,6 +37,10 @@ from tracelens.patch.effects.objects import (
 )
 
 __all__ = ["HELD", "RETURN", "STATE", "TEXT", "Arguments", "Dispatch", "Here"]
+
+
+_COMBINED = frozenset({"loader", "module"})
+"""What may be added to others of its kind."""
 
 
 class Dispatch(Items):
@@ -64,6 +68,9 @@ class Dispatch(Items):
                 out = self.libraries.call(called, given, here)
             case Thing() if called.kind in LAZY:  # a function that a context manager decorates
                 out = self.passes({called}, here)
+            case Thing() if is_loaded(called):
+                inside = self.of_files(("forward", "__call__"))
+                out = self.invoke(inside, given, here) | {DATA}
             case Thing():
                 out = self.libraries.call(self.memory.make(Name, f"<{called.kind}>.__call__", called), given, here)
             case Instance():
@@ -250,6 +257,17 @@ class Dispatch(Items):
                 for name in names:
                     for method in self.in_order(order, owner, name, here) or ():
                         out |= self._invoke(method, _fitting(method, given), here)
+        return out
+
+    def together(self, objects: Iterable[Object], here: Here) -> Objects:
+        """What a library's operator makes of its objects: `first + second` of two data sets has both."""
+        out = NONE
+        for one in objects:
+            own = set(classes.kinds(one.made, self.memory, here.unit)) if isinstance(one, Instance) else set[str]()
+            for kind in _COMBINED & (own | ({one.kind} if isinstance(one, Thing) else set())):
+                made = self.memory.make(Thing, kind, here.node, here.maker)
+                self.memory.write(made, HELD, objects)
+                out |= {made}
         return out
 
     def look_into(self, objects: Iterable[Object], here: Here) -> None:

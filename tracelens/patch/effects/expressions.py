@@ -259,7 +259,7 @@ class Expressions:
             out |= self._holding(node, self.dispatch.passes(held, here))
         if any(isinstance(one, (Thing, Name)) for one in both):
             out |= {DATA}
-        return out | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
+        return out | self.dispatch.together(both, here) | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
 
     def _comparison(self, node: ast.Compare) -> Objects:
         here, looks = self.here(node), not isinstance(node.ops[0], (ast.Is, ast.IsNot))

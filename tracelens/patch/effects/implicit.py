@@ -24,6 +24,9 @@ IMPLICIT = "implicit"
 PASS, TEXT, NUMBERS, OPERATORS, BATCHES, MODULE = "pass", "text", "numbers", "operators", "batches", "module"
 CALLING = frozenset({IMPLICIT, PASS, BATCHES, "unknown", "later"})
 """The protocols by which functions are called and generators are gone through."""
+LOADED = "loaded"
+OF_DATA = ("__getitem__", "__getitems__", "__iter__", "__next__", "__len__", "forward", "__call__")
+"""By what a library knows data and models that it is handed."""
 LAZY = ("lazy", "pairs", "numbered")
 """What libraries call objects that run functions while somebody goes through them."""
 _HELD, _FACTORY = "<held>", "<factory>"
@@ -86,7 +89,12 @@ def within(one: Object, memory: Memory, unit: Unit) -> Objects:
 
 def is_active(one: Object) -> bool:
     """Whether code of the project can run that belongs to an object."""
-    return isinstance(one, (Generator, Instance)) or is_lazy(one) or is_function(one)
+    return isinstance(one, (Generator, Instance)) or is_lazy(one) or is_function(one) or is_loaded(one)
+
+
+def is_loaded(one: Object) -> bool:
+    """Whether an object comes out of a file: it may be any object of the project."""
+    return isinstance(one, Thing) and one.kind == LOADED
 
 
 def is_lazy(one: Object) -> bool:

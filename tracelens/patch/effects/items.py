@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tracelens.patch.effects import classes
+from tracelens.patch.effects import classes, vocabulary
 from tracelens.patch.effects.attributes import FACTORY, RATES, Arguments, Attributes, Here, is_kept
 from tracelens.patch.effects.holders import HELD, is_holder, named_by, owner_of
+from tracelens.patch.effects.implicit import LOADED, is_loaded
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -53,6 +54,22 @@ def keys_of(key: str, index: Objects) -> tuple[str, ...]:
 
 class Items(Attributes):
     """The meaning of elements, and of attributes."""
+
+    def _of_library(self, owner: Object, name: str, here: Here) -> Objects:
+        if not is_loaded(owner):
+            return super()._of_library(owner, name, here)
+        own = self._field(owner, name, here)
+        own |= self.load(self.of_files((name,)), name, here)
+        entry = vocabulary.lookup(f"<module>.{name}")
+        kind = "module" if entry is not None and entry.gives == "self" else LOADED
+        return own | self._member(f"<{kind}>.{name}", owner, here)
+
+    def of_files(self, names: Iterable[str]) -> Objects:
+        """What a file may hold that has one of these: objects of the project's classes, those that it makes itself."""
+        made = [one for one in self.memory.objects(Class) if any(self.memory.has(one, name) for name in names)]
+        known = [one for one in self.memory.objects(Instance) if one.made in made]
+        others = set(made).difference(one.made for one in known)
+        return frozenset((*known, *(self.memory.make(Instance, one, LOADED, None) for one in others)))
 
     def item(self, objects: Iterable[Object], key: str, here: Here) -> Objects:
         """`object[key]`; `key` is `ANY_KEY` where it is not a constant text, `PART` where it is a slice."""
@@ -107,6 +124,8 @@ class Items(Attributes):
         if owner is DATA:
             return self.memory.read(owner, key, here.unit) | self.memory.read(owner, ANY_KEY, here.unit) | {owner}
         out = self.elements(owner, key, here)
+        if is_loaded(owner):
+            return out | {DATA}
         if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
             return out | {PLAIN if owner is WEIGHTS and key in RATES else owner}
         if is_holder(owner):

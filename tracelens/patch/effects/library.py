@@ -298,7 +298,10 @@ class Library:
         if over in self._passing:
             return NONE  # it holds itself
         self._passing.add(over)
-        out = self._pass_thing(over, self.memory.read(over, HELD, here.unit), here)
+        if implicit.is_loaded(over):
+            out = self.dispatch.passes(self.dispatch.of_files(implicit.OF_DATA), here) | {DATA}
+        else:
+            out = self._pass_thing(over, self.memory.read(over, HELD, here.unit), here)
         self._passing.discard(over)
         return out
 
