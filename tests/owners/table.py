@@ -68,10 +68,18 @@ def _row(row: dict[str, Any]) -> str:
     said = [each for each in row["recoverable_us"] if each[0] is not None]
     best = min(said, key=lambda each: abs(each[0] - (gain or 0)), default=None)
     number = "" if gain is None else "right" if row["recoverable_is_right"] else "off"
+    step = _ms(statistics.median(row["plain_us"])) if row["plain_us"] else "–"
+    gained = _gained(gain, row.get("gain_interval_us"))
     return (
-        f"| `{row['plant']}` | {row['size']} | {_ms(statistics.median(row['plain_us'])) if row['plain_us'] else '–'} "
-        f"| {'–' if gain is None else _ms(gain)} | {_said(best)} | {'right' if row['found'] else 'missed'} | {number} |"
+        f"| `{row['plant']}` | {row['size']} | {step} "
+        f"| {gained} | {_said(best)} | {'right' if row['found'] else 'missed'} | {number} |"
     )
+
+
+def _gained(gain: float | None, interval: list[float] | None) -> str:
+    if gain is None:
+        return "–"
+    return _ms(gain) if interval is None else f"{_ms(gain)} (95 %: {_ms(interval[0])} to {_ms(interval[1])})"
 
 
 def _said(said: list[float] | None) -> str:

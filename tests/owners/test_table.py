@@ -58,3 +58,16 @@ def test_lines_of_a_plant_go_together_and_each_goes_once() -> None:
 
     assert twins._said([owner(5, 2.0), owner(5, 4.0), owner(6, 3.0), owner(6, None)])[-1] == [7.0, 5.0, 9.0]
     assert twins._said([owner(5, 2.0)]) == [[2.0, 1.0, 3.0]]
+
+
+def test_a_gain_of_eight_processes_has_an_interval_that_a_range_must_meet() -> None:
+    """Shares of 0.4 and 0.6 by turns: 0.5, standard deviation 0.1069, t of 7 degrees 2.365: ± 0.0894."""
+    row = {"processes": 8, "plain_us": [1000.0] * 8, "mended_us": [600.0, 400.0] * 4}
+    low, high = twins.gain_interval(row, 2000.0) or (0.0, 0.0)
+    assert (low, high) == (pytest.approx(821.2, abs=0.5), pytest.approx(1178.8, abs=0.5))
+    assert twins.gain_interval({**row, "processes": 2}, 2000.0) is None
+    assert twins.is_right([700.0, 500.0, 830.0], 1000.0, [low, high])
+    assert not twins.is_right([600.0, 500.0, 690.0], 1000.0, [low, high])
+    assert not twins.is_right([700.0, 500.0, 830.0], 1000.0, None), (
+        "without an interval the middle must be in the range"
+    )

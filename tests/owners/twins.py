@@ -7,6 +7,8 @@
 processes that hold both. On several GPUs rows run side by side, one per GPU. Rows that are in OUT already are left out,
 so that it can be called again. `judge` analyzes the recordings, on any machine, and holds what they say against the
 twins, whose gain counts as a share of the step: processes differ in speed. It writes `judged.json` into each OUT.
+From `--rounds 8` on the gain has a 95 % interval, and what is said of a row is off only where its range does not meet
+that.
 `--untuned`: the loops of `gpu_untuned.py`, which nothing was fitted to. Without a GPU: `known.py`.
 """
 
@@ -31,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.owners.forked_runs import ForkedRuns  # noqa: E402
+from tracelens.verify.compare.times import T95  # noqa: E402
 
 SIZES = ("small", "large")
 STEPS = {"small": 200, "large": 40, "only": 40}
@@ -70,6 +73,8 @@ UNTUNED: dict[str, tuple[str, ...]] = {
 PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED}
 NEAR_SHARE = 0.15
 RECOVERABLE = ("recoverable_us_per_step", "low_us", "high_us")
+LEAST_PROCESSES = 8
+"""Below, the spread between processes is not known well enough for an interval."""
 NO_TWIN = ("launches", "healthy", "healthy_conv", "healthy_gpt")
 
 
@@ -152,12 +157,14 @@ def measure(row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
     ]
     if not folder.exists() and not options.timings_only:
         _run([*profile, plant, size, "plain", "4000"], gpu.environment)
-    plain, mended = [], []
+    plain, mended, processes = [], [], 0
     for _ in range(0 if plant in NO_TWIN else options.rounds):
         took = json.loads(gpu.runs.run([plant, size, "both", str(STEPS[size])]))
         plain += took["plain_us"]
         mended += took["mended_us"]
-    return {"script": options.script, "plant": plant, "size": size, "plain_us": plain, "mended_us": mended}
+        processes += 1
+    timed = {"processes": processes, "plain_us": plain, "mended_us": mended}
+    return {"script": options.script, "plant": plant, "size": size, **timed}
 
 
 def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -172,22 +179,48 @@ def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
     gain = statistics.median(plain) - statistics.median(mended) if plain else None
     step = analysis["steps"]["unprofiled_median_us"]
     scaled = gain * step / statistics.median(plain) if gain is not None else None
+    interval = gain_interval(row, step)
     return {
         **row,
         "lines": planted_lines(script).get(plant, []),
         "gain_us": gain,
-        "gain_in_recording_us": scaled,
+        "gain_in_recording_us": scaled if interval is None else sum(interval) / 2,
+        "gain_interval_us": interval,
         "found": bool(right),
         "largest": largest,
         "largest_is_right": largest in right,
         "owned_us": sum(owner["us_per_step"] for owner in right),
         "recoverable_us": _said(right),
-        "recoverable_is_right": None if scaled is None else any(_near(*said, scaled) for said in _said(right)),
+        "recoverable_is_right": None
+        if scaled is None
+        else any(is_right(said, scaled, interval) for said in _said(right)),
         "verdict": analysis["verdict"],
         "steps": analysis["steps"],
         "gpu_busy_share": analysis["gpu_busy_share"],
         "owners": owners[:10],
     }
+
+
+def gain_interval(row: dict[str, Any], step_us: float) -> list[float] | None:
+    """What the twin gains of a step, as a 95 % interval (Student's t over processes, each with its own share of its own
+    step); None with too few processes."""
+    count = row.get("processes") or 0
+    if count < LEAST_PROCESSES:
+        return None
+    turns = len(row["plain_us"]) // count
+    each = [slice(number * turns, (number + 1) * turns) for number in range(count)]
+    shares = [1 - statistics.fmean(row["mended_us"][part]) / statistics.fmean(row["plain_us"][part]) for part in each]
+    half = T95[min(count - 1, len(T95)) - 1] * statistics.stdev(shares) / count**0.5
+    return [step_us * (statistics.fmean(shares) + end) for end in (-half, half)]
+
+
+def is_right(said: list[float], gain: float, interval: list[float] | None) -> bool:
+    """Whether what is said meets what was gained: the interval of that, where it is known."""
+    middle, low, high = said
+    if interval is None:
+        return _near(middle, low, high, gain)
+    meet = low is not None and high is not None and low <= interval[1] and interval[0] <= high
+    return meet or _near(middle, low, high, gain)
 
 
 def planted_lines(script: str) -> dict[str, list[int]]:
