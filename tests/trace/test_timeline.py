@@ -149,6 +149,22 @@ def test_a_thread_beside_the_loop_is_no_worker(how: str) -> None:
     assert (picture.main_thread, picture.autograd_threads) == (MAIN, ())
 
 
+def test_work_belongs_to_the_latest_call_of_its_number_where_processes_count_alike() -> None:
+    """Two processes, merged into one file, number their calls from 1; the second of the second is a synchronize."""
+    events = Events()
+    for at, pid, api, correlation in (
+        (10, 1, "cudaLaunchKernel", 1), (30, 1, "cudaLaunchKernel", 2), (50, 2, "cudaLaunchKernel", 1),
+        (70, 2, "cudaDeviceSynchronize", 2),
+    ):  # fmt: skip
+        events.add("cuda_runtime", api, at, 5, pid=pid, args={"correlation": correlation})
+    for correlation, at in ((1, 20), (2, 40), (1, 60), (2, 80)):
+        events.kernel(correlation, "gemm", at, 5)
+    picture = timeline.build(events.trace())
+    assert picture.ops()["call"].tolist() == [0, 1, 2, 1]
+    assert picture.calls()["ops"].tolist() == [1, 2, 1, 0]
+    assert any("calls of 2 processes" in note for note in picture.notes)
+
+
 def test_tables_are_plain_and_ordered() -> None:
     picture = looped(per_batch)
     for table in (picture.steps(), picture.calls(), picture.ops(), picture.syncs(), picture.loader_waits()):
