@@ -42,18 +42,43 @@ def filled(page: str) -> str:
 
 def best(rows: list[dict[str, Any]]) -> str:
     """One line per session in which there is a hand-made loop: its gain, and that of the best that was found."""
-    lines = ["| loop | best | times as fast | by hand | share of its gain |", "|---|---|---|---|---|"]
+    lines = [
+        "| loop | levers | best | times as fast | pairs | by hand | pairs | share of its gain |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
-        found, hand = row["try"]["combination"], row["by_hand"]
+        hand = row["by_hand"]
         if hand is None or not hand["pairs_us"]:
             continue
+        start = f"| {row['loop']} | {_chosen(row)} |"
+        by_hand = f"{_faster(hand)} | {len(hand['pairs_us'])}"
+        found = row["try"]["combination"]
+        doubt = "" if found is not None else ", not beyond doubt"
+        found = found or max(_together(row), key=_middle, default=None)
         if found is None:
-            lines.append(f"| {row['loop']} | none gains beyond doubt | – | {_faster(hand)} | – |")
+            lines.append(f"{start} none gains beyond doubt | – | – | {by_hand} | – |")
             continue
         made = _middle(hand) - 1
         share = "–" if made < LEAST_HAND_GAIN else f"{(_middle(found) - 1) / made:.2f}"
-        lines.append(f"| {row['loop']} | `{found['id']}` | {_faster(found)} | {_faster(hand)} | {share} |")
+        lines.append(
+            f"{start} `{found['id']}`{doubt} | {_faster(found)} | {len(found['pairs_us'])} | {by_hand} | {share} |"
+        )
     return "\n".join(lines)
+
+
+def _chosen(row: dict[str, Any]) -> str:
+    """Who said what is tried: the command itself, or whoever started it; `together`: all of them as one trial."""
+    command = row["command"].split()
+    if "together" in command or "MODE=together" in command:
+        return "given, at once"
+    return "by default" if row.get("words") == [] else "named"
+
+
+def _together(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The combinations that were measured and are not the one that was taken."""
+    taken = row["try"]["combination"]
+    tried = row["try"].get("tried_together") or []
+    return [one for one in tried if one["pairs_us"] and (taken is None or one["id"] != taken["id"])]
 
 
 def _middle(one: dict[str, Any]) -> float:
@@ -71,7 +96,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         tried = [one for one in row["try"]["levers"] if one["id"] != "by-hand" and not one["members"]]
         together = row["try"]["combination"]
         several = [together] if together is not None and len(together["members"]) > 1 else []
-        for one in (row["by_hand"], *tried, *several):
+        for one in (row["by_hand"], *tried, *several, *_together(row)):
             if one is not None and one["standing"] != "not_reached":
                 lines.append(_line(row, one))
     return "\n".join(lines)

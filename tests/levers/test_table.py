@@ -35,3 +35,24 @@ def test_a_row_says_how_sure_it_is_and_a_combination_has_a_line_of_its_own() -> 
         "| conv | 9.0 | `fused` | unused: no optimizer | – | – | – |",
         "| conv | 9.0 | `bf16+fused` | 2.00 (1.90 to 2.10) | 3 | inside the band | −2 |",
     ]
+
+
+def test_the_best_says_who_chose_the_levers_and_what_was_measured_too_seldom() -> None:
+    def measured(name: str, ms: float, pairs: int) -> dict[str, Any]:
+        return {"id": name, "members": name.split("+"), "speedup": None, "pairs_us": [[9.0, ms]] * pairs}
+
+    hand, both = measured("by-hand", 6.0, 1), measured("bf16+compile", 4.5, 2)
+    row = {
+        "loop": "gpt", "command": "MODE=planned bash on_gpu.sh OUT", "words": [], "by_hand": hand,
+        "try": {"combination": None, "tried_together": [both]},
+    }  # fmt: skip
+    doubtful = "| gpt | by default | `bf16+compile`, not beyond doubt | 2.00 | 2 | 1.50 | 1 | 2.00 |"
+    assert table.best([row]).splitlines()[2:] == [doubtful]
+    taken = {**row, "command": "measure.py together gpt", "try": {"combination": both, "tried_together": [both]}}
+    assert table.best([taken]).splitlines()[2:] == [
+        "| gpt | given, at once | `bf16+compile` | 2.00 | 2 | 1.50 | 1 | 2.00 |"
+    ]
+    nothing = {**row, "words": ["bf16"], "try": {"combination": None}}
+    assert table.best([nothing]).splitlines()[2:] == [
+        "| gpt | named | none gains beyond doubt | – | – | 1.50 | 1 | – |"
+    ]
