@@ -67,3 +67,14 @@ def test_a_part_of_a_list_is_the_part(name: str) -> None:
     body = "STEP\nheads[0].append(loss.item())  # later\nprint(shown)"
     case = Case(body, STATE, before)
     assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"
+
+
+def test_a_loader_asks_a_data_set_for_samples_and_no_more() -> None:
+    code = (
+        "class Rows(Dataset):\n    def __len__(self):\n        return 4\n    def __getitem__(self, k):\n"
+        "        return torch.ones(4), 1\n    def show(self, *given):\n        print(state.total)\n"
+    )
+    body = "STEP\nstate.total += loss.item()  # later\nDataLoader(Rows())"
+    assert asked(two_files(Case(body, f"{STATE}\n{code}"), SURROUNDINGS["function"])).tier == "safe"
+    loud = code.replace("return 4", "return print(state.total) or 4")
+    assert asked(two_files(Case(body, f"{STATE}\n{loud}"), SURROUNDINGS["function"])).tier != "safe"
