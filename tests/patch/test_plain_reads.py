@@ -140,6 +140,31 @@ def test_what_lines_of_torch_cannot_do_is_done_by_helpers(name: str, tmp_path: P
     assert_same(tmp_path, text, patch)
 
 
+TAKEN = {
+    "a loss that begins as a number": (
+        "total = 0.0\nfor x, y in loader:\n    opt.zero_grad()\n    loss = 0\n    loss += F.mse_loss(model(x), y)\n"
+        "    loss.backward()\n    opt.step()\n    total += loss.item()  # fires\nprint(total)\n",
+        "`loss` is taken for a tensor",
+    ),
+    "what a function of the file computes": (
+        "def share(x):\n    return len(x) / 8\ntotal = 0.0\nfor x, y in loader:\n    STEP\n    part = share(x)\n"
+        "    total += loss.item() * part  # fires\nprint(total)\n",
+        "`part` is taken for a number or a text",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_is_only_likely_of_a_value_makes_plain_lines_checked(name: str, tmp_path: Path) -> None:
+    body, told = TAKEN[name]
+    text = script(body)
+    patch = patch_of(tmp_path, text)
+    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["checked"])
+    assert told in patch.hunks[0].unproved
+    assert_same(tmp_path, text, patch)
+    assert names(patch_of(tmp_path, text, checked=False)) != ["train.py"]
+
+
 def test_without_checked_hunks_helpers_keep_what_an_exception_would_lose(tmp_path: Path) -> None:
     text = script(FORMS["print in each batch"][0])
     checked, proved = (patch_of(tmp_path, text, checked=allowed) for allowed in (True, False))

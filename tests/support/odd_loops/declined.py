@@ -580,7 +580,7 @@ for i, (x, y) in enumerate(loader):
     except ZeroDivisionError:
         n += 1
 """,
-        "the value is used where an exception may be caught",
+        "an error in it is caught where it stands, and would not be later",
     ),
     "suppress": (
         """

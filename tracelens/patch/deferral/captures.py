@@ -19,7 +19,7 @@ from tracelens.patch.effects.vocabulary import shares_memory
 from tracelens.patch.loop import host
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, Suspected
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
         by_hand = say("keep a copy of it, or do this every N batches")
         doubt(
             facts,
-            Blocked(node, say("it keeps `{text}`, which may be a tensor that training changes", text=text), by_hand),
+            Suspected(node, say("it keeps `{text}`, which may be a tensor that training changes", text=text), by_hand),
         )
     moment = sum(capture.loud for capture in known.values())
     for taken, other in known.items():

@@ -123,7 +123,7 @@ class ExpressionCaptures:
             )
             if not self.facts.names.is_library(dotted(node.func).partition(".")[0]):
                 raise blocked
-            doubt(self.facts, blocked)
+            doubt(self.facts, blocked.suspected())
         self._arguments(node)
 
     def _arguments(self, call: cst.Call) -> None:
@@ -301,7 +301,7 @@ class ExpressionCaptures:
             blocked = Blocked(call, say("`{name}(…)` does more than print", name=name), say("call it every N batches"))
             if not self.facts.alone(call).bound:
                 raise blocked
-            doubt(self.facts, blocked)
+            doubt(self.facts, blocked.suspected())
         for argument in call.args:
             if isinstance(argument.value, cst.Name) and argument.value.value in self.facts.tensors - self.state:
                 obstacle = say("it prints the tensor `{argument}` itself, not its value", argument=argument.value.value)

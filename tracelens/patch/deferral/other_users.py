@@ -30,7 +30,7 @@ def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str
         )
         if not _is_made_behind(facts, used):
             raise blocked
-        doubt(facts, blocked)
+        doubt(facts, blocked.suspected())
     for leaf in facts.leaves:
         if isinstance(leaf, (cst.FunctionDef, cst.ClassDef)) and meets(touched(leaf, facts.names), state):
             raise Blocked(

@@ -8,7 +8,7 @@ the script runs. Nothing wraps the loop's iterator here, so what waits when an e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -46,21 +46,27 @@ class PlainPlan:
     @property
     def rates(self) -> tuple[str, ...]:
         """Learning rates that are kept, and taken for numbers."""
-        facts = self.deferral.facts
-        captures = (capture for run in self.runs for capture in run.captures if not capture.read)
-        return tuple(facts.source.code(c.value) for c in captures if not value_types.is_number(c.value, facts))
+        return self._told(lambda one, facts: not one.read and not _is_number(one, facts) and is_rate(facts, one))
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Other values that are kept as they are, and taken for numbers or texts."""
+        return self._told(lambda one, facts: not one.read and not _is_number(one, facts) and not is_rate(facts, one))
 
     @property
     def assumed(self) -> tuple[str, ...]:
         """Values that are taken for tensors because of their `item()`, which arrays have, too."""
+        return self._told(lambda one, facts: bool(one.read) and not value_types.is_tensor(one.value, facts))
+
+    def _told(self, asked: Callable[[Capture, LoopFacts], bool]) -> tuple[str, ...]:
         facts = self.deferral.facts
-        captures = [capture for run in self.runs for capture in run.captures if capture.read]
-        return tuple(facts.source.code(c.value) for c in captures if not value_types.is_tensor(c.value, facts))
+        captures = (capture for run in self.runs for capture in run.captures)
+        return tuple(dict.fromkeys(facts.source.code(one.value) for one in captures if asked(one, facts)))
 
     @property
     def proved(self) -> bool:
         """Whether nobody can tell the loop from the original."""
-        return not self.lost and not self.rates and not self.assumed
+        return not any((self.lost, self.rates, self.numbers, self.assumed))
 
     @property
     def reads_every_n(self) -> bool:
@@ -229,19 +235,42 @@ def _leaves_tensor(facts: LoopFacts, mention: cst.Name) -> bool:
 
 
 def _fits(facts: LoopFacts, capture: Capture) -> bool:
-    """Whether a value can wait in a list as it is: a tensor of one number, or a number."""
+    """Whether a value can wait in a list as it is: a tensor of one number, a number, or what may be one."""
     if not capture.read:
-        return value_types.is_number(capture.value, facts) or is_rate(facts, capture)
+        return _is_number(capture, facts) or is_rate(facts, capture) or _may_be_number(capture.value, facts)
     value = capture.value
-    tensor = value_types.is_tensor(value, facts) or (
-        capture.read == "item" and not value_types.is_of_host(value, facts)
-    )
+    tensor = value_types.is_tensor(value, facts) or (capture.read == "item" and not _may_be_array(value, facts))
     known = {
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
         "formatted": value_types.has_no_dimensions(value, facts),  # the text of a vector is more than its number
     }
     return known.get(capture.read, False) and tensor
+
+
+def _may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether something with an `item()` is of the host: `loss = 0` above `loss += …` is not, numbers have none."""
+    if not isinstance(value, cst.Name):
+        return value_types.is_of_host(value, facts)
+    known = value_types.values_of(value.value, facts)
+    others = [one for one in known if one is not None and not isinstance(one, cst.BaseNumber)]
+    return any(value_types.is_of_host(one, facts) for one in others if not isinstance(one, cst.Name))
+
+
+def _is_number(capture: Capture, facts: LoopFacts) -> bool:
+    return value_types.is_number(capture.value, facts)
+
+
+def _may_be_number(value: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a value is made by a call or a part of an object, and nothing says that it can be changed in place."""
+    if isinstance(value, cst.Name):
+        known = list(value_types.values_of(value.value, facts))
+        changed = value.value in facts.mutated | facts.tensors
+        return bool(known) and not changed and all(one is not None and _may_be_number(one, facts) for one in known)
+    if value_types.is_number(value, facts):
+        return True
+    made = isinstance(value, (cst.Call, cst.Attribute, cst.BinaryOperation))
+    return made and not value_types.is_tensor(value, facts)
 
 
 def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:

@@ -15,24 +15,17 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
-from tracelens.patch.code.outside import BESIDES, words
-from tracelens.patch.deferral import other_users, proof, shared_arrays
+from tracelens.patch.code.outside import BESIDES
+from tracelens.patch.deferral import around, other_users, proof, shared_arrays
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.statements import StatementCaptures
-from tracelens.patch.loop import guards, heads, stream_order, timing
+from tracelens.patch.loop import guards, heads, timing
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, check_scope, clock_reads, is_rare
-
-_PLAIN_CONTEXTS = words(
-    "no_grad autocast enable_grad set_grad_enabled inference_mode nullcontext record_function amp no_sync accumulate"
-)
-_HOLDING_CONTEXTS = words("open redirect_stdout redirect_stderr suppress catch_warnings ZipFile lock Lock RLock raises")
-"""What runs after such a block does something else than within it."""
-
+from tracelens.patch.loop.loops import Blocked, clock_reads, is_rare
 
 MAX_JOINING = 6
 """Statements without a read that are taken into a plan because it may not pass them."""
@@ -100,7 +93,6 @@ def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 
 def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[LoopFacts, bool]]) -> Deferral:
     """The first plan that can be made; raises the obstacle that is left where doubts are noted and none is made."""
-    check_scope(facts.scope)
     timing.check_events(facts)
     told: tuple[bool, Blocked] | None = None
     for given, wait_for_rare in ways:
@@ -118,6 +110,7 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     members, state = _closure(facts, seeds, wait_for_rare)
     if facts.doubts is not None:
         facts.doubts.clear()  # those of statements that were tried
+    around.check_frame(facts)
     other_users.check(facts, members, state)
     planner = _Planner(facts, state, frozenset(members), wait_for_rare)
     runs, drains = planner.block(facts.loop.body, rare=False)
@@ -268,11 +261,21 @@ class _Planner:
             return self._branches(statement)
         if isinstance(statement, (cst.For, cst.While, cst.With)):
             if isinstance(statement, cst.With):
-                _check_context(statement, self.facts)
+                around.check_context(statement, self.facts)
             return self._both(statement.body, getattr(statement, "orelse", None))
-        raise Blocked(
-            statement, say("the value is used where an exception may be caught"), say("read it every N batches")
+        return self._below_try(statement)
+
+    def _below_try(self, node: cst.CSTNode) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+        """The body of a `try` whose handlers have nothing to do with the results."""
+        blocked = Blocked(
+            node, say("the value is used where an exception may be caught"), say("read it every N batches")
         )
+        parts = [*node.handlers, node.orelse, node.finalbody] if isinstance(node, cst.Try) else [node]
+        if any(part is not None and self._touches(part) for part in parts):
+            raise blocked
+        doubt(self.facts, blocked.suspected())
+        assert isinstance(node, cst.Try)
+        return self._both(node.body, None)
 
     def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
         if len(line.body) == 1:
@@ -356,31 +359,6 @@ def _run(together: list[cst.CSTNode], recorder: StatementCaptures) -> Iterator[S
 
 def _holds(run: StatementRun, seed: cst.CSTNode) -> bool:
     return any(node is seed for statement in run.statements for node in walk(statement))
-
-
-def _check_context(node: cst.With, facts: LoopFacts) -> None:
-    """Raise `Blocked` or doubt where a context may change something for statements that run after it.
-
-    Gradients off, autocast, a profiler's label do not. A stream of the loop's own does not either: what is read there
-    is kept there.
-    """
-    for item in node.items:
-        if stream_order.enters_stream(facts, item.item):
-            continue
-        call = item.item.func if isinstance(item.item, cst.Call) else item.item
-        last = call.attr.value if isinstance(call, cst.Attribute) else getattr(call, "value", "")
-        name = last if isinstance(last, str) else ""
-        if item.asname is None and any(word in name for word in _PLAIN_CONTEXTS):
-            continue
-        blocked = Blocked(node, say("the value is used inside a `with`"), say("read it after the block"))
-        if item.asname is not None or node.asynchronous is not None or name in _HOLDING_CONTEXTS:
-            raise blocked
-        doubt(
-            facts,
-            Blocked(
-                node, say("what `with {code}` changes is not known", code=facts.source.code(item.item)), blocked.by_hand
-            ),
-        )
 
 
 def _notes(facts: LoopFacts, looks: Looks | None) -> Iterator[str]:

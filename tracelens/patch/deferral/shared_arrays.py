@@ -16,7 +16,7 @@ from tracelens.patch.code.names import root_key, targets
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Suspected
 from tracelens.patch.loop.sites import reads_in
 
 _IN_PLACE = words("fill sort partition put itemset resize byteswap setfield setflags")
@@ -30,7 +30,7 @@ def check(facts: LoopFacts, nodes: Collection[cst.CSTNode]) -> None:
         changed = next((name for name in _changed(node) if name in arrays), None)
         if changed is not None:
             obstacle = say("it changes `{array}`, which is a tensor's own memory on the CPU", array=changed)
-            doubt(facts, Blocked(node, obstacle, say("copy the array before it is changed")))
+            doubt(facts, Suspected(node, obstacle, say("copy the array before it is changed")))
 
 
 def _arrays(node: cst.Assign) -> Iterator[str]:

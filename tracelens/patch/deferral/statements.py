@@ -18,7 +18,7 @@ from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
 from tracelens.patch.loop import guards, host, moments
 from tracelens.patch.loop.doubts import doubt
-from tracelens.patch.loop.loops import BUILTINS, Blocked
+from tracelens.patch.loop.loops import BUILTINS, Blocked, Suspected
 from tracelens.patch.loop.sites import reads_in
 
 _SHOWS_BESIDE_A_BAR = words("set_postfix set_postfix_str set_description set_description_str")
@@ -115,7 +115,7 @@ class StatementCaptures(ExpressionCaptures):
             blocked = Blocked(node, obstacle, say("call it every N batches"))
             if not self._may_collect(call):
                 raise blocked
-            doubt(self.facts, blocked)
+            doubt(self.facts, blocked.suspected())
         self._arguments(call)
         if isinstance(call.func, cst.Attribute):
             self._receiver(call.func.value)
@@ -137,10 +137,10 @@ class StatementCaptures(ExpressionCaptures):
                 if holds
                 else obstacle
             )
-            doubt(self.facts, Blocked(call, obstacle if self.facts.doubts is None else held, blocked.by_hand))
+            doubt(self.facts, Suspected(call, obstacle if self.facts.doubts is None else held, blocked.by_hand))
         if _handed_out(call.func.value):
             obstacle = say("`{receiver}(…)` hands out an object that others may have too", receiver=receiver)
-            doubt(self.facts, Blocked(call, obstacle, say("give it a name before the loop, and use that")))
+            doubt(self.facts, Suspected(call, obstacle, say("give it a name before the loop, and use that")))
         if receiver in BUILTINS - {"super"}:  # `list.append(losses, …)`: what it changes is an argument
             return False
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):

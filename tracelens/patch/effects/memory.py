@@ -303,13 +303,20 @@ class Memory:
         self.summary(called)
         self.summary(unit).calls[node, called] = None
 
-    def reach(self, roots: Iterable[Object], *, through_unknown: bool = True) -> Iterator[Object]:
-        """The objects and all that they hold, directly or through one another."""
+    def reach(
+        self, roots: Iterable[Object], *, through_unknown: bool = True, through_holders: bool = True
+    ) -> Iterator[Object]:
+        """The objects and all that they hold, directly or through one another.
+
+        `through_holders`: also by objects of a library of which no more is known than what they were given.
+        """
         seen = set(roots)
         waiting = list(seen)
         while waiting:
             current = waiting.pop()
             if isinstance(current, Unknown) and not through_unknown:
+                continue
+            if not through_holders and isinstance(current, Thing) and current.kind == "holder":
                 continue
             yield current
             for inner in _parts(current):

@@ -235,13 +235,20 @@ class _Judge:
                 yield Reason("known", "leaves", CODE, text, self.shown, _line(statement))
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
-                    text = say("it runs where an exception may be caught")
-                    yield Reason("known", "block", CODE, text, self.shown, _line(block))
+                    yield self._of_a_try(statement, block)
                 if isinstance(block, (ast.With, ast.AsyncWith)) and not all(
                     is_plain_block(self.analysis, self.unit, item) for item in block.items
                 ):
                     text = say("the `with` block around it is over when it runs")
                     yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
+
+    def _of_a_try(self, statement: ast.AST, block: ast.AST) -> Reason:
+        """Whether an error of the statement itself is caught where it stands; those of others are not."""
+        if may_raise(self.analysis, self.unit, statement, self._is_kept):
+            text = say("an error in it is caught where it stands, and would not be later")
+            return Reason("known", "block", CODE, text, self.shown, _line(block))
+        text = say("it runs where an exception may be caught")
+        return Reason("suspected", "block", CODE, text, self.shown, _line(block))
 
     def _of_errors(self) -> Iterator[Reason]:
         """Errors that would come some batches later, where more than the end of the process depends on them."""
@@ -354,7 +361,6 @@ class _Judge:
                 elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
                     asked = say("whether {why} writes lines of its own is not known", why=_why(deed))
                     yield self._reason("output", about, asked, deed, known=False)
-
         if logs_to_files(self.memory, self.moved):
             for deed in self.staying:
                 if deed.effect.kind == DISK_LOOK and deed.at is not self.loop:  # the loader reads its data set

@@ -106,10 +106,14 @@ class Reached:
         reached = self.memory.reach(objects, through_unknown=False)
         return frozenset(keys).union(*(self._names.get(one, ()) for one in reached))
 
-    def aliases(self, keys: Iterable[str]) -> frozenset[str]:
-        """The names, and those of all that is, or holds, one of their objects."""
+    def aliases(self, keys: Iterable[str], certain: bool = False) -> frozenset[str]:
+        """The names, and those of all that is, or holds, one of their objects.
+
+        `certain`: without what an object of a library holds of which no more is known than what it was given.
+        """
         wanted = frozenset(one for key in keys for one in self._objects.get(key, ()))
-        return frozenset(keys).union(key for key, held in self._held.items() if not wanted.isdisjoint(held))
+        held = self._held_for_certain if certain else self._held
+        return frozenset(keys).union(key for key, objects in held.items() if not wanted.isdisjoint(objects))
 
     def unknown(self, key: str) -> str:
         """Why nobody can tell what the name stands for, in words; empty where somebody can."""
@@ -147,6 +151,15 @@ class Reached:
         """By name, all that can be reached from it."""
         reach = self.memory.reach
         return {key: frozenset(reach(objects, through_unknown=False)) for key, objects in self._objects.items()}
+
+    @cached_property
+    def _held_for_certain(self) -> dict[str, frozenset[Object]]:
+        """By name, what can be reached through objects of which it is known what they do with what they hold."""
+        reach = self.memory.reach
+        return {
+            key: frozenset(reach(objects, through_unknown=False, through_holders=False))
+            for key, objects in self._objects.items()
+        }
 
     def _variables(self, unit: Module | Activation) -> Iterator[tuple[str, Iterable[Object]]]:
         frame: Module | Activation | Class = unit

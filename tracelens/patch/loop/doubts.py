@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tracelens.messages import say
-from tracelens.patch.loop.loops import REMEMBERED, Blocked
+from tracelens.patch.loop.loops import REMEMBERED, Suspected
 
 if TYPE_CHECKING:
     from tracelens.patch.loop.facts import LoopFacts
@@ -40,12 +40,12 @@ class Doubts:
         return tuple(self._noted)
 
 
-def doubt(facts: LoopFacts, blocked: Blocked) -> None:
+def doubt(facts: LoopFacts, suspected: Suspected) -> None:
     """Note a suspected obstacle; raises it where nothing may be left open."""
     if facts.doubts is None:
-        raise blocked
-    node = blocked.node
-    said = blocked.obstacle
+        raise suspected
+    node = suspected.node
+    said = suspected.obstacle
     if node is not None and node in facts.source.spans:
         said = say("{obstacle} (line {line})", obstacle=said, line=facts.source.line(node))
     facts.doubts.note(said)

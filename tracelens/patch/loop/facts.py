@@ -188,7 +188,8 @@ class LoopFacts:
 
     def aliases(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects with all that hold one of them: `progress = Progress([losses, top1])`."""
-        return self._reached.aliases(objects) if self._reached is not None else objects
+        certain = self.doubts is not None  # what is only likely is asked of the effects
+        return self._reached.aliases(objects, certain) if self._reached is not None else objects
 
     def kept_by(self, statement: cst.CSTNode) -> frozenset[str]:
         """The object that `losses += [loss]` changes: the name stands for the same one as before."""

@@ -65,7 +65,7 @@ def check_behind(call: cst.Call, facts: LoopFacts) -> None:
         )
         if EVERYTHING in behind.seen:  # `globals()` stands there in its own words
             raise blocked
-        doubt(facts, blocked)
+        doubt(facts, blocked.suspected())
 
 
 def check_no_tensor(node: cst.BaseExpression, tensors: frozenset[str]) -> None:

@@ -51,13 +51,27 @@ _RARE_NAMES = re.compile(
 
 
 class Blocked(Exception):
-    """A place stays as it is: the line that stands in the way, why, and what to do by hand."""
+    """A place stays as it is: the line that stands in the way, why, and what to do by hand.
+
+    The sentence is true of the code, or says what cannot be written; what is only likely is `Suspected`.
+    """
 
     def __init__(self, node: cst.CSTNode | None, obstacle: str, by_hand: str) -> None:
         super().__init__(obstacle)
         self.node = node
         self.obstacle = obstacle
         self.by_hand = by_hand
+
+    def suspected(self) -> Suspected:
+        """The same sentence, of what only may be so."""
+        return Suspected(self.node, self.obstacle, self.by_hand)
+
+
+class Suspected(Blocked):
+    """What may stand in the way, and nobody can tell from the text: a plan is `checked` because of it, not declined.
+
+    Nobody raises it but `doubts.doubt`, where a plan may leave nothing open.
+    """
 
 
 def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
@@ -138,9 +152,8 @@ def scope_of(source: SourceFile, node: cst.CSTNode) -> Scope:
 
 def check_scope(scope: Scope) -> None:
     """Raise `Blocked` where names may be seen by code that cannot be followed, or the frame outlives the loop."""
-    found = _scope_obstacle(scope)
-    if found is not None:
-        raise Blocked(*found)
+    for blocked in scope_obstacles(scope):
+        raise Blocked(blocked.node, blocked.obstacle, blocked.by_hand)
 
 
 def check_framework(names: FileNames, reads: bool = False) -> None:
@@ -237,16 +250,18 @@ def _holds_mostly(test: cst.BaseExpression) -> bool:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _scope_obstacle(scope: Scope) -> tuple[cst.CSTNode, str, str] | None:
+def scope_obstacles(scope: Scope) -> tuple[Blocked, ...]:
+    """What in a function can see its names, or outlives the loop."""
+    out: list[Blocked] = []
     if isinstance(scope, cst.FunctionDef) and scope.asynchronous is not None:
-        return scope, say("the loop is in an async function"), say("read the values every N batches")
+        out.append(Blocked(scope, say("the loop is in an async function"), say("read the values every N batches")))
     for node in own_nodes(scope):
         if isinstance(node, (cst.Yield, cst.Await)):
-            return node, say("the loop is in a generator"), say("read the values every N batches")
-        if isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _sees_all(node, scope):
+            out.append(Blocked(node, say("the loop is in a generator"), say("read the values every N batches")))
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Name) and _sees_all(node, scope):
             obstacle = say("`{call}()` can see every name of the function", call=node.func.value)
-            return node, obstacle, say("name the values that it needs")
-    return None
+            out.append(Blocked(node, obstacle, say("name the values that it needs")))
+    return tuple(out)
 
 
 def _direct(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -16,7 +16,7 @@ from tracelens.patch.code.names import dotted
 from tracelens.patch.effects.objects import COLLECTIVE
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, Suspected
 
 _BY_HAND = say("do this in the loop and hand the result over, or do it every N batches")
 
@@ -31,7 +31,7 @@ def check(node: cst.CSTNode, facts: LoopFacts) -> None:
         shows = say(
             "{obstacle}, and times that it shows are those of several batches at once", obstacle=blocked.obstacle
         )
-        doubt(facts, Blocked(node, blocked.obstacle if facts.doubts is None else shows, _BY_HAND))
+        doubt(facts, Suspected(node, blocked.obstacle if facts.doubts is None else shows, _BY_HAND))
 
 
 def _shows_itself(node: cst.CSTNode, facts: LoopFacts) -> bool:

@@ -313,8 +313,10 @@ def _unproved(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Ite
         yield say(
             "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last
         )
-    for value in dict.fromkeys(reads.assumed):
+    for value in reads.assumed:
         yield say("`{value}` is taken for a tensor", value=value)
+    for value in reads.numbers:
+        yield say("`{value}` is taken for a number or a text", value=value)
     for rate in reads.rates:
         yield say("`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor", rate=rate)
 

@@ -1,0 +1,70 @@
+"""What only may stand in the way makes a place `checked`: an `eval` beside the loop, a `try` around a line."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support.patching import assert_same, patch_of, script
+from tracelens.patch.loop.doubts import doubt
+from tracelens.patch.loop.loops import Blocked, Suspected
+
+PACKAGE = Path(__file__).parents[2] / "tracelens"
+CHECKED = {
+    "a text that is evaluated before the loop": (
+        "def main():\n    scale = eval('2.0')\n    total = 0.0\n    for x, y in loader:\n        STEP\n"
+        "        total += loss.item() * scale  # fires\n    return total\nresult = main()\n",
+        "`eval()` can see every name of the function",
+    ),
+    "a step that may fail": (
+        "seen = []\nfor x, y in loader:\n    try:\n        STEP\n        seen.append(loss.item())  # fires\n"
+        "    except RuntimeError:\n        continue\nprint(seen)\n",
+        "the value is used where an exception may be caught",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_what_only_may_stand_in_the_way_makes_a_place_checked(name: str, tmp_path: Path) -> None:
+    body, told = CHECKED[name]
+    text = script(body)
+    patch = patch_of(tmp_path, text)
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"], patch.declined
+    assert told in patch.hunks[0].unproved
+    assert_same(tmp_path, text, patch)
+
+
+DECLINED = {
+    "a text that is evaluated in the loop": (
+        "def main():\n    total = 0.0\n    for x, y in loader:\n        STEP\n        total += loss.item()  # fires\n"
+        "        eval('total')\n    return total\nresult = main()\n",
+        "`eval()` can see every name of the function",
+    ),
+    "a handler that looks": (
+        "seen = []\nfor x, y in loader:\n    try:\n        STEP\n        seen.append(loss.item())  # fires\n"
+        "    except RuntimeError:\n        print(len(seen))\nprint(seen)\n",
+        "the value is used where an exception may be caught",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECLINED)
+def test_what_does_stand_in_the_way_declines_it(name: str, tmp_path: Path) -> None:
+    body, told = DECLINED[name]
+    patch = patch_of(tmp_path, script(body))
+    assert patch.empty
+    assert told in patch.declined[0].obstacle
+
+
+def test_a_suspicion_is_raised_where_nothing_may_be_left_open_and_nowhere_else() -> None:
+    assert issubclass(Suspected, Blocked)
+    assert doubt.__annotations__["suspected"] == "Suspected"
+    raised = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Raise) and "uspected" in ast.unparse(node)
+    ]
+    assert [place.partition(":")[0] for place in raised] == ["patch/loop/doubts.py"]
