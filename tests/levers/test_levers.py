@@ -208,3 +208,5 @@ def test_the_number_of_workers_that_the_loop_has_is_no_lever() -> None:
     has_two = InventoryItem("loader_workers", True, "num_workers=2, recorded", 2)
     assert {"workers=4", "workers=8"} <= set(states(facts(inventory=(has_two,))))
     assert "workers=2" not in states(facts(inventory=(has_two,))) and "workers=2" in states(facts())
+    has_twelve = replace(has_two, value=12)
+    assert not [name for name in states(facts(inventory=(has_twelve,))) if name.startswith("workers=")]

@@ -76,7 +76,7 @@ def excerpt(shown: int, changed: int, *new_files: str) -> EditExcerpt:
 
 def test_how_much_of_the_change_is_shown_is_counted() -> None:
     said = edit_excerpt.rest_of(excerpt(3, 6), "tracelens apply run")
-    assert said == "3 of 6 changed lines; apply --dry-run shows all, revert undoes."
+    assert said == "3 of 6 changed lines; apply --dry-run shows all."
     helpers = excerpt(2, 2, "helpers.py")
     assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 changed lines, 1 new file; fix shows all."
     assert edit_excerpt.rest_of(helpers, "") == "2 of 2 changed lines, 1 new file."

@@ -101,16 +101,15 @@ def test_all_numbers_of_a_loop_that_is_limited_by_launches_stand_in_one_sentence
 @pytest.mark.slow
 def test_the_idle_time_of_the_lines_and_that_of_the_picture_are_told_apart() -> None:
     """8.7 + <0.1 + 0.1 at three lines, 9.6 in the picture."""
-    assert "idle 9.6 → 3.2 ms (0.8 at other lines); two recordings" in screen("sync_every_batch")
-    assert "At other lines: 0.8 of the 9.6 ms that the GPU idles, 1.1 of the 9.1 ms that the host is blocked." in page(
-        "sync_every_batch"
-    )
+    assert "idle 9.6 → 3.2 ms (0.8 elsewhere); two recordings" in screen("sync_every_batch")
+    assert "GPU idle 9.6 → 3.2 ms (0.8 elsewhere)" in page("sync_every_batch")
+    assert "host blocked 9.1 → 2.1 ms (1.1 elsewhere)" in page("sync_every_batch")
 
 
 @pytest.mark.slow
 def test_what_two_recordings_differ_by_is_no_gain() -> None:
-    said = "that kernels take 14.7 ms in one and 13.1 ms in the other is no gain of the change."
-    assert said in page("sync_every_batch") and "two recordings" not in page("loader_bound")
+    said = "another recording: that its kernels are shorter is no gain"
+    assert said in page("sync_every_batch") and "another recording" not in page("loader_bound")
 
 
 @pytest.mark.slow
@@ -123,7 +122,8 @@ def test_every_block_of_the_picture_has_its_number(case: str) -> None:
     told = markup.unescape(re.sub(r"<[^>]+>", "", key))
     for kind in strip.kinds:
         kinds = ("block", "await") if kind in ("block", "await") else (kind,)
-        assert f"{strip.legend(*kinds)} ms" in told
+        own = [one for step in strip.steps for lane in step.lanes for one in lane.segments if one.kind == kind]
+        assert f"{strip.legend(*kinds)} ms" in told or all(any(map(str.isalpha, one.label)) for one in own)
 
 
 @pytest.mark.slow

@@ -276,10 +276,10 @@ def test_200_000_events_open_and_zoom_quickly(open_page: Callable[..., Opened]) 
 @marked
 def test_a_combination_is_looked_up_and_never_added_up(open_page: Callable[..., Opened]) -> None:
     page = open_page(cases.tried()).page
-    assert page.inner_text("[data-tl=tried]").startswith("8.1 ms per step (80 % range 7.9 to 8.3 ms), +17 %")
-    assert "This is event-interval; verify measured 9.5 → 8.2 ms." in page.inner_text("[data-tl=tried]")
+    assert page.inner_text("[data-tl=tried]").startswith("8.10 ms per step (80 % range 7.90 to 8.30 ms), +17 %")
+    assert "This is event-interval; verify measured 9.50 → 8.17 ms." in page.inner_text("[data-tl=tried]")
     page.check("#tryout input[value='2']")
-    assert page.inner_text("[data-tl=tried]").startswith("7.7 ms")  # the sum of the three gains would be 9.15 ms
+    assert page.inner_text("[data-tl=tried]").startswith("7.70 ms")  # the sum of the three gains would be 9.15 ms
     for value in ("0", "1", "2"):
         page.uncheck(f"#tryout input[value='{value}']")
     assert page.inner_text("[data-tl=tried]") == "No change: the loop as it is."

@@ -136,9 +136,10 @@ def _levers_of_rule(rule: LeverRule, facts: LeverFacts) -> list[Lever]:
 
 
 def _has(rule: LeverRule, value: str, facts: LeverFacts) -> bool:
-    """Whether the loop is set to this value: 2 workers instead of 2 are no change."""
+    """Whether the loop is set to this value, or beyond: 2 workers instead of 2 are no change, instead of 12 no help."""
     workers = facts.item("loader_workers") if rule.recipe == "loader-workers" else None
-    return workers is not None and workers.present is True and str(workers.value) == value
+    known = workers.value if workers is not None and workers.present else None
+    return known is not None and value.isdigit() and int(value) <= known
 
 
 def _line_lever(rule: LeverRule, owner: Owner, facts: LeverFacts) -> Lever:

@@ -58,8 +58,8 @@ class ReportAnswer:
     command_note: str
     undo: str
     """The command that takes out what the command puts in; empty where it puts nothing in."""
-    elsewhere: str
-    """What of the picture is at none of the lines of the frame."""
+    key: tuple[tuple[str, str, str], ...]
+    """Of the picture: kind, words and times of each colour."""
     frame: tuple[AnnotatedFile, ...]
     proof: str
     """How it was measured, and how much of the change the frame shows."""
@@ -78,7 +78,7 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
         command=command,
         command_note=_note(command, screen.then),
         undo=_undo(command, diagnosis),
-        elsewhere=_elsewhere(screen),
+        key=tuple(_key(screen)),
         frame=annotated_source.frame(diagnosis, screen.lines, screen.edit),
         proof=joined(" ", [text for text in (screen.measured, screen.edit_rest) if text]),
     )
@@ -89,20 +89,23 @@ def _undo(command: str, diagnosis: PlannedDiagnosis) -> str:
     return next_commands.line("revert", *next_commands.which(diagnosis)) if writes else ""
 
 
-def _elsewhere(screen: FirstScreen) -> str:
-    """'At other lines: 0.8 of the 9.6 ms that the GPU idles, 1.1 of the 9.1 ms that the host is blocked.'"""
-    if screen.strip is None or not screen.lines:
-        return ""
-    blocked = screen.strip.total_ns("block", "await")
-    rest_ns = blocked[0] - sum(line.host_blocked_ns or 0 for line in screen.lines) if blocked else 0.0
-    base_ns, parts = screen.strip.steps[0].step_ns, []
-    if screen.elsewhere_ns is not None:
-        rest, idle = (step_ms(ns, base_ns) for ns in (screen.elsewhere_ns, screen.strip.total_ns("lost")[0]))
-        parts.append(say("{rest} of the {idle} ms that the GPU idles", rest=rest, idle=idle))
-    if rest_ns >= formatting.SMALL_NS:
-        rest, all_ = (step_ms(ns, base_ns) for ns in (rest_ns, blocked[0]))
-        parts.append(say("{rest} of the {blocked} ms that the host is blocked", rest=rest, blocked=all_))
-    return say("At other lines: {parts}.", parts=joined(", ", parts)) if parts else ""
+def _key(screen: FirstScreen) -> Iterator[tuple[str, str, str]]:
+    """Kind, words and times of each colour: 'GPU idle', '9.6 → 3.2 ms (0.8 elsewhere)'."""
+    strip = screen.strip
+    for kind, text, kinds in strip.key if strip is not None else ():
+        time = say("{time} ms", time=strip.legend(*kinds)) if strip is not None else ""
+        rest_ns = _elsewhere_ns(screen, kinds)
+        if strip is not None and rest_ns is not None and rest_ns >= formatting.SMALL_NS:
+            time = say("{time} ({rest} elsewhere)", time=time, rest=step_ms(rest_ns, strip.steps[0].step_ns))
+        yield kind, text, time
+
+
+def _elsewhere_ns(screen: FirstScreen, kinds: tuple[str, ...]) -> float | None:
+    """What of a colour is at none of the lines that are shown; None where lines do not have it."""
+    if kinds == ("lost",):
+        return screen.elsewhere_ns
+    blocked = screen.strip.total_ns(*kinds) if screen.strip is not None and "block" in kinds else ()
+    return blocked[0] - sum(line.host_blocked_ns or 0 for line in screen.lines) if blocked and screen.lines else None
 
 
 def _unstopped(text: str) -> str:

@@ -76,16 +76,18 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
     )
 
 
-def rest_of(edit: EditExcerpt | None, next_command: str) -> str:
-    """'3 of 18 changed lines, 1 new file; apply --dry-run shows all.'"""
+def rest_of(edit: EditExcerpt | None, next_command: str, *, with_undo: bool = False) -> str:
+    """'3 of 18 changed lines, 1 new file; apply --dry-run shows all.'; with what takes it out again."""
     if edit is None or edit.whole:
         return ""
     said = say("{shown} of {all} changed lines", shown=len(edit.rows), all=edit.changed)
     if edit.new_files:
         said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
     verb = next_command.split()[1] if next_command else ""
-    if verb == "apply":
+    if verb == "apply" and with_undo:
         return say("{lines}; apply --dry-run shows all, revert undoes.", lines=said)
+    if verb == "apply":
+        return say("{lines}; apply --dry-run shows all.", lines=said)
     return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from tracelens.messages import joined, say, say_count, shown
-from tracelens.report import terminal
+from tracelens.report import edit_excerpt, terminal
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, says, short_ms
@@ -35,7 +35,8 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield from head(screen)
     yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
     yield from pictured(screen.strip, screen.elsewhere_ns)
-    yield from edited(screen.edit, screen.edit_rest)
+    rest = edit_excerpt.rest_of(screen.edit, next_command, with_undo=True)
+    yield from edited(screen.edit, rest)
     if screen.levers:
         yield Text()
         yield _Levers(screen.levers, say("step, ms") if screen.steps_found else say("recording, ms"))
@@ -43,7 +44,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     for note in _notes(screen):
         yield terminal.paragraph(note, "dim")
     does = _what_it_does(next_command.split()[1])
-    if does and not (next_command.split()[1] == "apply" and screen.edit_rest):
+    if does and not (next_command.split()[1] == "apply" and rest):
         yield terminal.paragraph(does, "dim")
     yield terminal.next_command(next_command)
 
@@ -99,10 +100,10 @@ def pictured(strip: StepStrip | None, elsewhere_ns: int | None = None) -> Iterat
 
 
 def _legend(strip: StepStrip, elsewhere_ns: int | None) -> str:
-    """'GPU: █ busy  · idle 9.6 → 3.2 ms (0.8 at other lines); two recordings': what the signs are, and come to."""
+    """'GPU: █ busy  · idle 9.6 → 3.2 ms (0.8 elsewhere); two recordings': what the signs are, and come to."""
     text = say("GPU: {busy} busy  {sign} idle {idle} ms", busy=BUSY, sign=IDLE, idle=strip.legend("lost"))
     if elsewhere_ns is not None:
-        text = say("{legend} ({rest} at other lines)", legend=text, rest=step_ms(elsewhere_ns, strip.steps[0].step_ns))
+        text = say("{legend} ({rest} elsewhere)", legend=text, rest=step_ms(elsewhere_ns, strip.steps[0].step_ns))
     return say("{legend}; two recordings", legend=text) if strip.recordings else text
 
 
