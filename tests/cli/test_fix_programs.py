@@ -203,6 +203,20 @@ def test_ctrl_c_leaves_the_script_as_it_was(
     assert not list(project.glob("tracelens-runs/*/backup/manifest.json"))
 
 
+def test_what_a_module_of_the_project_switches_on_is_found_by_the_recording_and_patched_there(tmp_path: Path) -> None:
+    """Anomaly detection, in a file that the script imports; nothing is measured here, so nothing is written."""
+    on = "import torch\n\ntorch.autograd.set_detect_anomaly(True)\nSIZE = 16\n"
+    (tmp_path / "parts.py").write_text(on)
+    script = SCRIPT.replace(PRELUDE, "import torch\nfrom parts import SIZE\n")  # a lean torch has no anomaly detection
+    (tmp_path / "train.py").write_text(script.replace("        gc.collect()\n", "").replace("16, 1)", "SIZE, 1)"))
+    recorded = said(tmp_path, "profile", "--stop-after-window", "-o", "run", "train.py")
+    assert recorded.returncode == 0, recorded.stderr
+    shown = said(tmp_path, "apply", "run", "--lever", "anomaly-off", "--dry-run")
+    assert "TL15-01  parts.py:3" in shown.stdout, shown.stderr
+    assert "next: tracelens verify run/ --lever anomaly-off" in shown.stdout, "it is not proved"
+    assert (tmp_path / "parts.py").read_text() == on
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
