@@ -43,7 +43,7 @@ def test_an_analysis_does_not_call_waits_harmless_that_nobody_judged() -> None:
 
 def test_a_recording_without_gpu_says_so() -> None:
     bare = replace(cases.diagnosis(), breakdown=None, gpu_busy_share=None, idle_share=None)
-    assert "no GPU events" in text.analysis(bare, PLAIN)
+    assert "No GPU work was recorded" in text.analysis(bare, PLAIN)
     assert "Where a step goes" not in text.analysis(bare, PLAIN)
 
 
@@ -201,3 +201,11 @@ def test_a_gpu_without_a_name_is_a_gpu(listed: list[dict[str, object]], worked: 
     if worked:
         events.kernel(events.call("cudaLaunchKernel", 5, 5), "gemm", 20, 5)
     assert wording.device(events.trace()) == said
+
+
+def test_without_a_gpu_an_examination_says_where_the_step_goes() -> None:
+    nothing = replace(cases.recommended(), idle_share=None, breakdown=None, headline_kind="unjudged")
+    told = "no GPU work was recorded, so what a GPU waited for cannot be told."
+    assert wording.symptom(nothing) == f"N{told[1:]}"
+    known = replace(nothing, headline="The optimizer takes 70 % of the step", headline_kind="loss")
+    assert wording.symptom(known) == f"The optimizer takes 70 % of the step; {told}"

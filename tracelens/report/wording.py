@@ -25,7 +25,7 @@ from tracelens.model import (
 )
 from tracelens.report import lever_names
 from tracelens.report.formatting import clean, percent, readable_id
-from tracelens.units import said_ms
+from tracelens.units import said_ms, step_ms
 
 WORTH_SAYING = 0.1
 """Percentage points: two schemes that differ by less are printed with the same gain."""
@@ -367,7 +367,9 @@ def symptom(diagnosis: Diagnosis) -> str:
         reason = coverage.reason
         return say("Nothing can be judged: {reason}, and no step is complete on host and GPU.", reason=reason)
     if diagnosis.idle_share is None or parts is None:
-        return say("This recording has no GPU events, so what a GPU waited for cannot be told.")
+        untold = say("no GPU work was recorded, so what a GPU waited for cannot be told.")
+        known = diagnosis.headline_kind == "loss"
+        return say("{loss}; {untold}", loss=diagnosis.headline, untold=untold) if known else capital(untold)
     return _why_idle(diagnosis, parts, _idle_gpu(diagnosis, parts))
 
 
@@ -391,7 +393,8 @@ def _why_idle(diagnosis: Diagnosis, parts: Breakdown, start: str) -> str:
 def _idle_gpu(diagnosis: Diagnosis, parts: Breakdown) -> str:
     """How much of the step, or of the recording where no step was found, the GPU is idle."""
     step_ns, share = diagnosis.steps.best_known_ns or parts.wall_ns, diagnosis.idle_share or 0.0
-    told = {"share": percent(share), "idle": said_ms(step_ns * share), "step": said_ms(step_ns)}
+    idle, step = (f"{step_ms(ns, step_ns)} ms" for ns in (step_ns * share, step_ns))
+    told = {"share": percent(share), "idle": idle, "step": step}
     if diagnosis.steps.source == "none":
         return say("The GPU is idle {share} of the recording ({idle} of {step})", **told)
     return say("The GPU is idle {share} of each step ({idle} of {step})", **told)
