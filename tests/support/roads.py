@@ -98,6 +98,19 @@ _OF_LIBRARIES = {
         f"{_SEEN}first, *rest = torch.utils.data.random_split(Seen(), [4, 5])\nloader = DataLoader(rest[0] + first)\n",
         "next(iter(loader))",
     ),
+    "one of what is prepared": (
+        f"{_LOUD}from accelerate import Accelerator\nnet, other = Accelerator().prepare(Loud(), nn.Linear(2, 2))\n",
+        "net(1)",
+    ),
+    "a chain of data sets": (
+        "class Seen(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        yield see()\n"
+        "loader = DataLoader(torch.utils.data.ChainDataset([Seen()]))\n",
+        "next(iter(loader))",
+    ),
+    "a class that a library makes objects of": (
+        "class Encoder(json.JSONEncoder):\n    def default(self, one):\n        return see()\n",
+        "json.dumps({1}, cls=Encoder)",
+    ),
     "a model of a file": (f"{_LOUD}loaded = torch.load('x.pt', weights_only=False).to('cpu')\n", "loaded(1)"),
     "a data set of a file": (
         f"{_SEEN}loaded = pickle.load(open('x', 'rb'))\nloader = DataLoader(loaded)\n",

@@ -129,7 +129,7 @@ class CallbackRules:
         protocol = unit.protocol
         calls = protocol in implicit.CALLING
         if isinstance(one, Class):
-            return self.dispatch.instantiate(one, given, here) if protocol == "unknown" else NONE
+            return self._made_of(unit, one, given, here)
         if calls and implicit.is_loaded(one):
             inside = self.dispatch.of_files(implicit.OF_DATA)
             return NONE.union(
@@ -146,6 +146,14 @@ class CallbackRules:
             return made
         return self._methods(unit, one, given, here) if isinstance(one, Instance) else NONE
 
+    def _made_of(self, unit: Callbacks, one: Class, given: Arguments, here: Here) -> Objects:
+        """What a library may make of a class that it is handed by a name: `json.dumps(rows, cls=Encoder)`."""
+        if unit.protocol not in (implicit.IMPLICIT, "unknown"):
+            return NONE
+        made = self.dispatch.instantiate(one, given, here)
+        self.memory.write(unit.holder, ANY_KEY, made)
+        return made
+
     def _methods(self, unit: Callbacks, one: Instance, given: Arguments, here: Here) -> Objects:
         deep = self._known[unit].get(one, False)
         names = implicit.methods(one, unit.protocol, self.memory, unit, deep=deep)
@@ -154,7 +162,9 @@ class CallbackRules:
         if unit.protocol in (implicit.IMPLICIT, implicit.PASS, "unknown"):
             for name in tuple(implicit.getters(one.made, self.memory, unit)):
                 self.dispatch.load({one}, name, here)
-        return NONE.union(*(self.dispatch.special({one}, (name,), given, here) for name in names))
+        out = NONE.union(*(self.dispatch.special({one}, (name,), given, here) for name in names))
+        self.memory.write(unit.holder, ANY_KEY, (each for each in out if isinstance(each, Generator)))  # gone through
+        return out
 
     def _to_compute_with(self, unit: Callbacks) -> Objects:
         """What a library that has a module hands it: tensors, and the lists and objects that the call was given; not

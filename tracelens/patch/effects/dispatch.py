@@ -39,8 +39,7 @@ from tracelens.patch.effects.objects import (
 __all__ = ["HELD", "RETURN", "STATE", "TEXT", "Arguments", "Dispatch", "Here"]
 
 
-_COMBINED = frozenset({"loader", "module"})
-"""What may be added to others of its kind."""
+_OF_PARTS = (*LAZY, "data", "bar", "file")
 
 
 class Dispatch(Items):
@@ -214,6 +213,16 @@ class Dispatch(Items):
                     out |= {owner if isinstance(owner, Plain) else PLAIN}
         return out
 
+    def parts_of(self, owner: Object, here: Here) -> Objects:
+        """What an object is taken apart into; one without parts is one of several in a tuple: `prepare(net, data)`."""
+        whole = isinstance(owner, (Function, Method)) or (isinstance(owner, Thing) and owner.kind not in _OF_PARTS)
+        if isinstance(owner, Instance):
+            names = ("__iter__", "__getitem__", "__next__")
+            order = classes.order(owner.made, self.memory, here.unit)
+            bases = [one for one in order if isinstance(one, Class)]
+            whole = not any(self.memory.has(one, name) for one in bases for name in names)
+        return self.passes({owner}, here) | ({owner} if whole else NONE)
+
     def called_ones(self, objects: Iterable[Object], here: Here) -> Objects:
         """The functions among what is handed to something that goes through the rest, such as an enumeration."""
         return frozenset(
@@ -259,16 +268,18 @@ class Dispatch(Items):
                         out |= self._invoke(method, _fitting(method, given), here)
         return out
 
-    def together(self, objects: Iterable[Object], here: Here) -> Objects:
-        """What a library's operator makes of its objects: `first + second` of two data sets has both."""
-        out = NONE
-        for one in objects:
-            own = set(classes.kinds(one.made, self.memory, here.unit)) if isinstance(one, Instance) else set[str]()
-            for kind in _COMBINED & (own | ({one.kind} if isinstance(one, Thing) else set())):
-                made = self.memory.make(Thing, kind, here.node, here.maker)
-                self.memory.write(made, HELD, objects)
-                out |= {made}
-        return out
+    def together(self, left: Objects, right: Objects, here: Here) -> Objects:
+        """What a library's operator makes of objects with data of two sets: `first + second` has both."""
+        if not (self._has_data(left, here) and self._has_data(right, here)):
+            return NONE
+        made = self.memory.make(Thing, "loader", here.node, here.maker)
+        self.memory.write(made, HELD, (one for one in left | right if not isinstance(one, Plain) and one is not DATA))
+        return frozenset({made})
+
+    def _has_data(self, objects: Objects, here: Here) -> bool:
+        made = (one.made for one in objects if isinstance(one, Instance))
+        own = any("loader" in classes.kinds(one, self.memory, here.unit) for one in made)
+        return own or any(isinstance(one, Thing) and one.kind == "loader" for one in objects)
 
     def look_into(self, objects: Iterable[Object], here: Here) -> None:
         """What is shown, compared or computed with is read, with all that a list of it holds."""

@@ -133,7 +133,7 @@ class Expressions:
         for one in value - out:
             held = self.memory.keys(one, self.unit) if number is not None and isinstance(one, Container) else ()
             numbered = f"[{number}]" in held
-            out |= self.dispatch.elements(one, f"[{number}]", here) if numbered else self.dispatch.passes({one}, here)
+            out |= self.dispatch.elements(one, f"[{number}]", here) if numbered else self.dispatch.parts_of(one, here)
         return out
 
     def _name(self, node: ast.Name) -> Objects:
@@ -259,7 +259,8 @@ class Expressions:
             out |= self._holding(node, self.dispatch.passes(held, here))
         if any(isinstance(one, (Thing, Name)) for one in both):
             out |= {DATA}
-        return out | self.dispatch.together(both, here) | {one for one in both if isinstance(one, Unknown)} | {PLAIN}
+        hidden = frozenset(one for one in both if isinstance(one, Unknown))
+        return out.union(self.dispatch.together(left, right, here), hidden, {PLAIN})
 
     def _comparison(self, node: ast.Compare) -> Objects:
         here, looks = self.here(node), not isinstance(node.ops[0], (ast.Is, ast.IsNot))
