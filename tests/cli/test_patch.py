@@ -75,7 +75,7 @@ def test_every_place_is_patched_and_given_back(here: Path) -> None:
     (next_line,) = [line for line in written.stdout.splitlines() if line.startswith("next: tracelens revert ")]
 
     (folder,) = (here / "tracelens-runs").iterdir()
-    assert next_line.split()[-1] == f"tracelens-runs/{folder.name}"
+    assert next_line.split()[-1] == f"tracelens-runs/{folder.name}/"
     undone = program("revert", next_line.split()[-1], folder=here)
     assert undone.returncode == 0, undone.stderr
     assert everything(here) == before, "to the byte, and without the folder of the backup"

@@ -398,6 +398,6 @@ def test_of_several_changes_each_verdict_names_its_own():
         for scheme in ("event-sync", "pinned-copy")
     ]
     shown = text.verification(both, TerminalStyle(120, color=False), "tracelens report")
-    assert "Wait for an event (event-sync): Same results." in shown
+    assert "Wait each batch for an event (event-sync): Same results." in shown
     assert "Copy from pinned memory (pinned-copy): Same results." in shown
     assert "event-sync" not in text.verification(both[:1], TerminalStyle(120, color=False), "tracelens report")
