@@ -58,6 +58,7 @@ class Images(Dataset):
     [
         ("DataLoader(Images())", "safe"),
         ("DataLoader(Images(), batch_size=4, shuffle=True)", "safe"),
+        ("tracelens_runtime.prefetch(DataLoader(Images()), torch.device('cuda'), depth=1)", "safe"),
         ("DataLoader(Images(), collate_fn=list)", "checked"),
         ("DataLoader(Images(), batch_size=None)", "checked"),
         ("DataLoader(Images(), **{'batch_size': 2})", "checked"),

@@ -26,6 +26,7 @@ from tracelens.patch.effects.objects import (
     NAMES,
     RAISES,
     READS,
+    RUNTIME,
     WRITES,
     Activation,
     Callbacks,
@@ -242,6 +243,11 @@ def _flush(call: LibraryCall) -> Objects:
     return frozenset({PLAIN})
 
 
+def _first_argument(call: LibraryCall) -> Objects:
+    """`tracelens_runtime.prefetch(loader, device)`: going through it is going through the loader."""
+    return NONE.union(*call.given.positional[:1])
+
+
 def _gives_arguments(call: LibraryCall) -> Objects:
     return call.given.objects or frozenset({call.memory.make(Thing, "context", call.here.node, call.here.maker)})
 
@@ -343,6 +349,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "dataclasses.field": _field,
     "<autograd>.apply": _apply,
     "<file>.flush": _flush,
+    **dict.fromkeys((f"{RUNTIME}.prefetch", "tracelens.runtime.prefetch"), _first_argument),
     **dict.fromkeys(_ARGUMENTS.split(), _gives_arguments),
     **dict.fromkeys((f"builtins.{name}" for name in ("enumerate", "zip", "map", "filter", "reversed", "iter")), _lazy),
     **dict.fromkeys((f"itertools.{name}" for name in _PASSES.split()), _lazy),
