@@ -102,6 +102,10 @@ _OF_LIBRARIES = {
         f"{_LOUD}from accelerate import Accelerator\nnet, other = Accelerator().prepare(Loud(), nn.Linear(2, 2))\n",
         "net(1)",
     ),
+    "one of what is prepared, by index": (
+        f"{_LOUD}from accelerate import Accelerator\nnet = Accelerator().prepare(Loud(), nn.Linear(2, 2))[0]\n",
+        "net(1)",
+    ),
     "a chain of data sets": (
         "class Seen(torch.utils.data.IterableDataset):\n    def __iter__(self):\n        yield see()\n"
         "loader = DataLoader(torch.utils.data.ChainDataset([Seen()]))\n",

@@ -115,8 +115,11 @@ class Items(Attributes):
         if method:
             return self.invoke(method, Arguments((_index(key),)), here)
         out = self.elements(owner, _field(key), here)
-        if {"loader", "module", "list"} & set(classes.kinds(owner.made, self.memory, here.unit)):
+        kinds = set(classes.kinds(owner.made, self.memory, here.unit))
+        if {"loader", "module", "list"} & kinds:
             out |= self.elements(owner, HELD, here)
+        if "list" not in kinds:  # it has no elements: it is one of several in a tuple, `prepare(model, data)[0]`
+            out |= {owner}
         return out | self.part(out, here) if key == PART else out
 
     def _of_things(self, owner: Thing, key: str, here: Here) -> Objects:
