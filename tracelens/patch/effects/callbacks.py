@@ -73,8 +73,11 @@ class CallbackRules:
             active = frozenset(one for one in active if isinstance(one, Instance))
         if protocol == implicit.PASS:
             active |= frozenset(filter(is_unknown_function, objects))
-        if not active:
-            return NONE  # a layer of torch, numbers: asked again once one of them gets something that can be called
+        loaded = frozenset(filter(implicit.is_loaded, active))
+        for one in loaded:  # the same wherever it is handed over
+            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, one, protocol))
+        if not active - loaded:
+            return loaded  # a layer of torch, numbers: asked again once one of them gets something that can be called
         holder = self.memory.make(Container, here.node, "<call>")
         self.memory.write(holder, ANY_KEY, objects)
         unit = self.memory.make(Callbacks, holder, protocol)
@@ -132,9 +135,11 @@ class CallbackRules:
             return self._made_of(unit, one, given, here)
         if calls and implicit.is_loaded(one):
             inside = self.dispatch.of_files(implicit.OF_DATA)
-            return NONE.union(
-                *(self._methods(unit, each, given, here) for each in inside if isinstance(each, Instance))
-            )
+            data = Arguments(rest=frozenset({DATA}))
+            for each in inside:
+                if isinstance(each, Instance):
+                    self._methods(unit, each, data, here)
+            return frozenset({one})
         if protocol == implicit.PASS and is_picker(one):
             self.dispatch.invoke({one}, given, here)
             return NONE  # a part of what is gone through

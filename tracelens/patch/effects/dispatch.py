@@ -69,7 +69,8 @@ class Dispatch(Items):
                 out = self.passes({called}, here)
             case Thing() if is_loaded(called):
                 inside = self.of_files(("forward", "__call__"))
-                out = self.invoke(inside, given, here) | {DATA}
+                self.invoke(inside, given, here)
+                out = frozenset({called, DATA})
             case Thing():
                 out = self.libraries.call(self.memory.make(Name, f"<{called.kind}>.__call__", called), given, here)
             case Instance():

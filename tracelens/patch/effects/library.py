@@ -298,8 +298,10 @@ class Library:
         if over in self._passing:
             return NONE  # it holds itself
         self._passing.add(over)
+        out: Objects
         if implicit.is_loaded(over):
-            out = self.dispatch.passes(self.dispatch.of_files(implicit.OF_DATA), here) | {DATA}
+            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, over, implicit.PASS))
+            out = frozenset({over, DATA})  # it stands for any object of the project already
         else:
             out = self._pass_thing(over, self.memory.read(over, HELD, here.unit), here)
         self._passing.discard(over)

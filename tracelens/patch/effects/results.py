@@ -16,6 +16,7 @@ from tracelens.patch.effects.callables import is_picker
 from tracelens.patch.effects.callbacks import acts, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
 from tracelens.patch.effects.holders import MODULES, is_holder, modules_in
+from tracelens.patch.effects.implicit import LOADED, is_loaded
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     DATA,
@@ -159,8 +160,8 @@ class Results:
         objects = self._without_lists(given.objects, here) if _OF_ARRAYS.match(called.full) else given.objects
         content = [one for one in (*objects, receiver or PLAIN) if has_content(one)]
         method = called.full.startswith("<data>.") and not called.full.endswith("__call__")
-        out = {one for one in content if _is_data(one) and not method}
-        kept = [one for one in content if not _is_data(one) and not self._is_plain(one, here)]
+        out = {one for one in content if is_loaded(one) or (_is_data(one) and not method)}
+        kept = [one for one in content if not _is_data(one) and not is_loaded(one) and not self._is_plain(one, here)]
         a_class = called.receiver is None and called.full.rpartition(".")[2][:1].isupper()
         return self.holder(kept, here) | out if kept or a_class else frozenset(out)
 
@@ -211,7 +212,7 @@ class Results:
 
     def _site(self, kind: str, called: Name, here: Here) -> tuple[object, object]:
         """Loggers and trackers are one each; other objects are told apart by the place that makes them."""
-        if kind in ("logger", "tracker", "figure", "screen"):
+        if kind in ("logger", "tracker", "figure", "screen", LOADED):
             return kind, None
         if called.receiver is not None and isinstance(called.receiver, Thing) and called.receiver.kind == kind:
             return called.receiver.site, called.receiver.maker

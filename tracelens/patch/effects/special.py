@@ -125,7 +125,7 @@ def _load(call: LibraryCall) -> Objects:
     call.memory.effect(call.here.unit, call.here.node, Effect(DISK_READ))
     words = call.here.node.keywords if isinstance(call.here.node, ast.Call) else ()
     tensors = any(one.arg == "weights_only" and getattr(one.value, "value", None) is True for one in words)
-    thing = call.memory.make(Thing, LOADED, call.here.node, call.here.maker)
+    thing = call.memory.make(Thing, LOADED, LOADED, None)
     return frozenset({DATA if tensors else thing})
 
 
