@@ -140,6 +140,47 @@ def test_what_lines_of_torch_cannot_do_is_done_by_helpers(name: str, tmp_path: P
     assert_same(tmp_path, text, patch)
 
 
+METER = """
+    class Meter:
+        total = 0.0
+        def update(self, value, n):
+            self.total += value * n
+    meter = Meter()
+    def train(criterion):
+        for x, y in loader:
+            opt.zero_grad()
+            loss = criterion(model(x), y)
+            loss.backward()
+            opt.step()
+            meter.update(loss.item(), x.size(0))  # fires
+    train(F.mse_loss)
+    print(meter.total)
+"""
+
+
+def test_values_of_which_the_shape_is_not_known_are_read_one_by_one(tmp_path: Path) -> None:
+    text = script(METER)
+    patch = patch_of(tmp_path, text)
+    assert [line.strip() for line in added(patch)] == [
+        "pending_losses = []",
+        "pending_losses.append((loss.detach().clone(), x.size(0)))",
+        "for loss_value, x_size in pending_losses:",
+        "meter.update(loss_value.item(), x_size)  # fires",
+    ]
+    assert_same(tmp_path, text, patch)
+
+
+def test_a_value_that_is_used_twice_is_read_once(tmp_path: Path) -> None:
+    text = script(METER.replace("loss.item(), x.size(0))", "loss.item(), x.size(0) + 0 * loss.item())"))
+    patch = patch_of(tmp_path, text)
+    assert [line.strip() for line in added(patch)][-3:] == [
+        "for loss_value, x_size in pending_losses:",
+        "loss_value = loss_value.item()",
+        "meter.update(loss_value, x_size + 0 * loss_value)  # fires",
+    ]
+    assert_same(tmp_path, text, patch)
+
+
 TAKEN = {
     "a loss that begins as a number": (
         "total = 0.0\nfor x, y in loader:\n    opt.zero_grad()\n    loss = 0\n    loss += F.mse_loss(model(x), y)\n"

@@ -164,7 +164,7 @@ def _in_place(capture: Capture) -> cst.BaseExpression:
     """What stands for a value in the function."""
     if capture.read == "comprehension":
         return comprehensions.later(_comprehension(capture), capture.name)
-    return cst.Name(capture.name)
+    return cst.parse_expression(capture.name)  # a name, or a call of its `item`
 
 
 def _comprehension(capture: Capture) -> comprehensions.Comprehension:

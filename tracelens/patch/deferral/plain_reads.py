@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
@@ -74,7 +74,8 @@ class _List:
         if extended is not None:
             return f"{indent}{extended}\n"
         unit = self.facts.source.module.default_indent
-        statements = list(DeferredFunction(self.facts, self.run, "", "").statements())
+        run = replace(self.run, captures=tuple(map(_read_in_place, self.run.captures))) if self.one_by_one else self.run
+        statements = list(DeferredFunction(self.facts, run, "", "").statements())
         body = cst.IndentedBlock(statements)
         bare = body if comments else cst.ensure_type(body.visit(_NoComments()), cst.IndentedBlock)
         return self._head(indent) + rendered(list(bare.body), self.facts.source, indent + unit)
@@ -85,6 +86,10 @@ class _List:
         names = ", ".join(capture.name for capture in captures)
         if len(captures) == 1:
             return f"{indent}for {names} in {self._numbers(captures[0], self.name)}:\n"
+        if self.one_by_one:
+            inner = indent + self.facts.source.module.default_indent
+            reads = [f"{inner}{one.name} = {one.name}.item()\n" for one in captures if one.read and len(one.nodes) > 1]
+            return f"{indent}for {names} in {self.name}:\n{''.join(reads)}"
         columns = self._columns()
         reads = [self._numbers(capture, name) for capture, name in zip(captures, columns, strict=True)]
         line = f"{indent}for {names} in zip({', '.join(reads)}):\n"
@@ -93,12 +98,20 @@ class _List:
             line = f"{indent}for {names} in zip(\n" + "".join(f"{inner}{read},\n" for read in reads) + f"{indent}):\n"
         return f"{indent}{', '.join(columns)} = zip(*{self.name})\n{line}"
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether the list has tuples, and each value is read by itself: nothing is taken apart then."""
+        return len(self.run.captures) > 1 and not any(one.read and self._stacks(one) for one in self.run.captures)
+
+    def _stacks(self, capture: Capture) -> bool:
+        return value_types.has_no_dimensions(capture.value, self.facts) and has_one_type(capture.value, self.facts)
+
     def _numbers(self, capture: Capture, name: str) -> str:
         """One read of all values where each is known to have one shape and one type; else each as the script read it,
         which costs little once the first has come: nothing is queued any more."""
         if not capture.read:
             return name
-        if value_types.has_no_dimensions(capture.value, self.facts) and has_one_type(capture.value, self.facts):
+        if self._stacks(capture):
             return f"torch.stack({name}).tolist()"
         one = unused_name("value", self.facts.taken, [each.name for each in self.run.captures])
         return f"[{one}.item() for {one} in {name}]"
@@ -128,6 +141,11 @@ class _List:
         lists = bool(values) and all(isinstance(value, cst.List) for value in values)
         whole = capture.nodes == (call.args[0].value,)
         return f"{target.value}.extend({self._numbers(capture, self.name)})" if lists and whole else None
+
+
+def _read_in_place(capture: Capture) -> Capture:
+    """A value that its only place reads: `losses.update(loss_value.item(), n)`."""
+    return replace(capture, name=f"{capture.name}.item()") if capture.read and len(capture.nodes) == 1 else capture
 
 
 @dataclass(frozen=True)
@@ -212,7 +230,10 @@ class _Writer:
         module = [name for name in shared if name not in outer]
         out += f"{inner}global {', '.join(module)}\n" if module else ""
         for one in self.lists:
-            out += f"{inner}if {one.name}:\n{one.read(inner + self.unit)}{inner}{self.unit}{one.name}.clear()\n"
+            if one.one_by_one:
+                out += f"{one.read(inner)}{inner}{one.name}.clear()\n"
+            else:
+                out += f"{inner}if {one.name}:\n{one.read(inner + self.unit)}{inner}{self.unit}{one.name}.clear()\n"
         return out
 
     def _every_nth(self, one: _List) -> str:
@@ -225,6 +246,8 @@ class _Writer:
     def _if_any(self, one: _List, indent: str, comments: bool, again: bool) -> str:
         """The list read, if anything is in it; emptied where more may follow (`again`)."""
         inner = indent + self.unit
+        if one.one_by_one:
+            return one.read(indent, comments) + (f"{indent}{one.name}.clear()\n" if again else "")
         clear = f"{inner}{one.name}.clear()\n" if again else ""
         return f"{indent}if {one.name}:\n{one.read(inner, comments)}{clear}"
 
