@@ -162,7 +162,7 @@ def _proved(diagnosis: PlannedDiagnosis, run: Run, change: Change, options: FixO
     if applied_to(run) is not None:
         raise Refused(
             say("another patch of this run is in the files"),
-            hint=say("take it out first: tracelens revert {path}", path=run.path),
+            hint=say("take it out first: tracelens revert {path}", path=f"{run.path}/"),
         )
     result = _measured(diagnosis, run, change, options)
     if result.judged.standing in ("proved", "other"):

@@ -176,7 +176,7 @@ def on_trace_ready(out: str | os.PathLike[str] | None = None, *, quiet: bool = F
 
 
 def _recorded(folder: Path) -> str:
-    after = f"tracelens recommend {shlex.quote(str(folder))}"
+    after = f"tracelens recommend {shlex.quote(f'{folder}/')}"
     return say("tracelens: recorded in {folder}\nnext: {after}", folder=folder, after=after)
 
 
