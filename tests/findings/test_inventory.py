@@ -243,3 +243,36 @@ def test_what_the_syntax_tree_says():
     assert facts.loader == {"batch_size": 8, "num_workers": 4, "pin_memory": True}
     assert facts.non_blocking and "benchmark" in facts.flags and "autocast" in facts.calls
     assert read_script_facts("for i in x:\n    if i % 1 == 0: l.item()\n").reads_every is None
+
+
+@pytest.mark.parametrize(
+    ("operations", "present"),
+    [
+        (("aten::convolution", "aten::relu"), True),
+        (("aten::conv2d",), True),
+        (("aten::mm", "aten::relu"), False),
+        (("aten::mm", "Torch-Compiled Region: 0/0"), None),
+        ((), None),
+    ],
+)
+def test_convolutions_are_known_where_operations_were_recorded(operations: tuple[str, ...], present: bool | None):
+    def body(machine: Machine, number: int) -> None:
+        for name in operations:
+            with machine.operation(name):
+                machine.host(1)
+        plain(machine, number)
+
+    assert taken(looped(body))["convolutions"].present is present
+
+
+@pytest.mark.parametrize(
+    ("operation", "present"),
+    [("aten::_foreach_addcdiv_", True), ("aten::_foreach_add_", True), ("aten::_foreach_norm", False)],
+)
+def test_an_optimizer_that_takes_many_tensors_at_once(operation: str, present: bool):
+    def body(machine: Machine, number: int) -> None:
+        with machine.operation(operation):
+            machine.host(1)
+        plain(machine, number)
+
+    assert taken(looped(body))["foreach_optimizer"].present is present

@@ -87,6 +87,17 @@ def test_a_lever_is_done_or_does_not_apply_only_where_the_run_says_so() -> None:
     assert states(facts(variables={"CUDA_LAUNCH_BLOCKING": "1"}))["launch-blocking"].state == "not_tried"
 
 
+def test_levers_of_convolutions_need_one_and_an_optimizer_that_takes_many_tensors_is_no_lever() -> None:
+    none = InventoryItem("convolutions", False, "no convolution was recorded")
+    many = InventoryItem("foreach_optimizer", True, "the trace has '_foreach_add_'")
+    levers = states(facts(inventory=(none, many)))
+    for name in ("channels-last", "cudnn-benchmark"):
+        assert (levers[name].state, levers[name].reason) == ("not_applicable", "no convolution was recorded")
+    assert (levers["foreach"].state, levers["foreach"].reason) == ("done", "the trace has '_foreach_add_'")
+    unknown = states(facts(inventory=(replace(none, present=None), replace(many, present=False))))
+    assert {unknown[name].state for name in ("channels-last", "cudnn-benchmark", "foreach")} == {"not_tried"}
+
+
 def test_without_a_gpu_its_levers_do_not_apply_and_what_is_unknown_may_be_tried() -> None:
     assert states(facts(gpu=False))["tf32"].state == "not_applicable"
     assert states(facts(gpu=None))["tf32"].state == "not_tried"

@@ -31,6 +31,10 @@ _NO_GPU = say("no GPU work was recorded")
 _LOW_PRECISION = ("bf16", "bfloat16", "_f16", "fp16", "half", "16816")
 """Parts of names of kernels, in lower case."""
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "triton_")
+_OF_FOREACH = ("_foreach_addcdiv", "_foreach_add_")
+"""What torch's optimizers end with where they take many tensors at once; clipping and norms use others."""
+_CONVOLUTIONS = ("convolution", "conv1d", "conv2d", "conv3d")
+"""Parts of names of operations, in lower case."""
 
 
 def collect(timeline: Timeline, run: Run | None = None, source: str | None = None) -> tuple[InventoryItem, ...]:
@@ -50,6 +54,8 @@ def collect(timeline: Timeline, run: Run | None = None, source: str | None = Non
         _amp(loop),
         _named(loop, "grad_scaler", ("_amp_foreach_non_finite_check",), "GradScaler"),
         _named(loop, "fused_optimizer", ("_fused_",), say("fused optimizer kernels")),
+        _named(loop, "foreach_optimizer", _OF_FOREACH, say("optimizer kernels for many tensors")),
+        _convolutions(loop),
         _distributed(loop),
         _accumulation(loop),
         _flag(loop, "cudnn_benchmark", "benchmark", run),
@@ -346,6 +352,18 @@ def _named(loop: _LoopRecord, name: str, parts: tuple[str, ...], what: str) -> I
     match = loop.names(*parts)
     text = say("the trace has {name!r}", name=match[:60]) if match else say("no {what} in the trace", what=what)
     return InventoryItem(name, match is not None, text)
+
+
+def _convolutions(loop: _LoopRecord) -> InventoryItem:
+    """Not known where operations were not recorded, or may hide in a compiled region or a graph."""
+    names = loop.timeline.trace.names
+    match = next((name for name in names if any(part in name.lower() for part in _CONVOLUTIONS)), None)
+    if match is not None:
+        return InventoryItem("convolutions", True, say("the trace has {name!r}", name=match[:60]))
+    hidden = loop.names(*_COMPILED) is not None or loop.calls("graph_launch") > 0
+    if hidden or not any(name.startswith("aten::") for name in names):
+        return InventoryItem("convolutions", None, say("the operations of a step were not recorded"))
+    return InventoryItem("convolutions", False, say("no convolution was recorded"))
 
 
 def _distributed(loop: _LoopRecord) -> InventoryItem:

@@ -15,7 +15,7 @@ from tracelens.model import LeverFamily, OwnerKind, Toggle
 
 Takes = Literal["nothing", "integer", "choice", "place"]
 TAKES: tuple[Takes, ...] = get_args(Takes)
-LeverNeed = Literal["gpu", "loader", "workers", "pytorch-1"]
+LeverNeed = Literal["gpu", "loader", "workers", "convolutions", "pytorch-1"]
 LEVER_NEEDS: tuple[LeverNeed, ...] = get_args(LeverNeed)
 Effect = Literal["none", "rounding", "samples", "training"]
 EFFECTS: tuple[Effect, ...] = get_args(Effect)

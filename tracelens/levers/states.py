@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracelens.levers.definition import EFFECTS, ChosenLever, DoneWhen, LeverRule
+from tracelens.levers.definition import EFFECTS, ChosenLever, DoneWhen, LeverNeed, LeverRule
 from tracelens.messages import joined, say
 from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Speedup
 
@@ -199,20 +199,27 @@ def _variable(known: DoneWhen, facts: LeverFacts) -> str | None:
 
 def not_applicable(rule: LeverRule, facts: LeverFacts) -> str | None:
     """Why it cannot be used on this Run; None where it can, or where nobody knows."""
-    workers = facts.item("loader_workers")
     about_lines = bool(rule.callees or rule.code) and rule.value.takes != "place"  # which the user names by its place
     if about_lines and not suggested_by(rule, facts.owners, facts.texts):
         if not rule.callees:
             return say("no line that takes time in a step looks like that")
         calls = joined(" or ", rule.callees[:MOST_CALLEES])
         return say("no line that takes time in a step calls {calls}", calls=calls)
-    if "pytorch-1" in rule.needs and facts.torch is not None and not facts.torch.startswith("1."):
-        return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
-    if "gpu" in rule.needs and facts.gpu is False:
+    return next((reason for reason in (_missing(need, facts) for need in rule.needs) if reason is not None), None)
+
+
+def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
+    """Why the Run does not have what a lever needs; None where it has, or where nobody knows."""
+    if need == "gpu" and facts.gpu is False:
         return say("no GPU work was recorded")
-    if "workers" in rule.needs and workers is not None and workers.present is False:
-        return say("the DataLoader has no workers ({evidence})", evidence=workers.evidence)
-    return None
+    if need == "pytorch-1" and facts.torch is not None and not facts.torch.startswith("1."):
+        return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
+    item = facts.item({"workers": "loader_workers"}.get(need, need))
+    if item is None or item.present is not False:
+        return None
+    if need == "workers":
+        return say("the DataLoader has no workers ({evidence})", evidence=item.evidence)
+    return item.evidence if need == "convolutions" else None
 
 
 def _without(owner: Owner, step_ns: int) -> Speedup | None:
