@@ -179,7 +179,7 @@ def test_why_the_gpu_idles_in_another_line_is_said_where_the_waits_keep_the_load
     gains = replace(lever(base.recommendation.scheme or "", (1.2, 1.1, 1.3), 1), family="scheme")
     base = replace(base, levers=(gains,))
     said = first_screen.first_screen(replace(base, stalls=quiet, owners=owners)).beside_lines
-    assert said.startswith("Both must go: one alone saves 0.03, both ")
+    assert said.startswith("Both must go: one alone saves 0.03 ms. ")
     assert said.endswith("so the GPU idles at line 6.")
     apart = replace(owners, owners=(owners.owners[0], replace(owners.owners[1], group=None)))
     assert "the GPU idles at" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).beside_lines

@@ -50,6 +50,7 @@ def _names(diagnosis: IllustratedDiagnosis) -> Iterator[str]:
     for table, column in ((tables.ops, "name"), (tables.calls, "name"), (tables.loader, "name"), (tables.waits, "api")):
         if column in table:
             yield from table[column].used()
+    yield from (name for name in diagnosis.timeline.trace.names if "foreach" in name)
     for owner in diagnosis.owners.owners:
         yield owner.callee or ""
     for stall in diagnosis.stalls:

@@ -23,7 +23,6 @@ from tracelens.trace.waits import kinds_of_calls
 
 COPY_BYTES = 1024
 """A loop that copies less than this per step copies no batch: it may be a scalar or a seed."""
-
 MOSTLY = 0.5
 """Of the steps, or of the bytes: what happens in more than this share counts as what the loop does."""
 
@@ -32,7 +31,7 @@ _LOW_PRECISION = ("bf16", "bfloat16", "_f16", "fp16", "half", "16816")
 """Parts of names of kernels, in lower case."""
 _COMPILED = ("Torch-Compiled Region", "CompiledFunction", "triton_")
 _OF_FOREACH = ("_foreach_addcdiv", "_foreach_add_")
-"""What torch's optimizers end with where they take many tensors at once; clipping and norms use others."""
+"""Of torch's optimizers; clipping and norms use others."""
 _CONVOLUTIONS = ("convolution", "conv1d", "conv2d", "conv3d")
 """Parts of names of operations, in lower case."""
 

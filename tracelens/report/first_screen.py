@@ -6,7 +6,7 @@ shares are multiplied by it. The rest (scores, plan, guide, what could not be ju
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
@@ -17,6 +17,7 @@ from tracelens.report import (
     formatting,
     gain_words,
     lever_names,
+    lever_order,
     line_times,
     loader_lines,
     long_form,
@@ -42,9 +43,6 @@ LEAST_ANSWER_SHARE = 0.1
 """Of the step. Where no change is recommended and no line holds as much, the answer is not in a line."""
 LEAST_LOADER_SHARE = 0.1
 """Of the step: what a DataLoader that keeps up spends its batches on costs nothing."""
-MOST_LEVERS = 5
-ENOUGH_LEVERS = 3
-"""That gain: beside so many what nobody tried is left to `-v`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,8 @@ class FirstScreen:
 
 def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
     """Everything that the first screen says. `typed`: paths and options of the user, for the commands."""
-    rows, then, edit = ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
-    shown, lines = _first_levers(rows), costly_lines(diagnosis)
+    rows, then, edit = lever_order.ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
+    shown, lines = lever_order.first_levers(rows, diagnosis), costly_lines(diagnosis)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
@@ -130,12 +128,6 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         unjudged=len(diagnosis.abstentions),
         long_form=tuple(long_form.parts(diagnosis)),
     )
-
-
-def _first_levers(levers: Sequence[Lever]) -> Sequence[Lever]:
-    """Few of them, and beside three that gain none that nobody tried."""
-    known = [lever for lever in levers[:MOST_LEVERS] if lever.known is not None]
-    return known if len(known) >= ENOUGH_LEVERS else levers[:MOST_LEVERS]
 
 
 def _of_a_batch(diagnosis: PlannedDiagnosis) -> str:
@@ -201,15 +193,17 @@ def _beside(diagnosis: PlannedDiagnosis) -> str:
     all_ns = base_ns - base_ns / lever.known.speedup
     if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
         return ""
-    values = {"one": step_ms(max(alone), base_ns), "all": step_ms(all_ns, base_ns), "count": len(alone)}
-    if max(alone) > all_ns / 2 and len(alone) == 2:
-        said = say("One alone saves at most {one} ms, both {all}.", **values)
-    elif max(alone) > all_ns / 2:
-        said = say("One alone saves at most {one} ms, all {count} {all}.", **values)
-    elif len(alone) == 2:
-        said = say("Both must go: one alone saves {one}, both {all} ms.", **values)
+    one = step_ms(max(alone), base_ns)
+    if max(alone) > all_ns / 2:
+        said = say("One alone saves at most {one} ms.", one=one)
     else:
-        said = say("All {count} must go: one alone saves {one}, all {all} ms.", **values)
+        said = say_count(
+            "Both must go: one alone saves {one} ms.",
+            "All {number} must go: one alone saves {one} ms.",
+            2 if len(alone) > 2 else 1,
+            number=len(alone),
+            one=one,
+        )
     idle = _idle_elsewhere(diagnosis, ended)
     return joined(" ", [said, idle]) if idle else said
 
@@ -255,29 +249,6 @@ def _free_waits(diagnosis: PlannedDiagnosis) -> str:
 # ------------------------------------------------------------------------------------------------------- its levers
 
 
-def ordered_levers(diagnosis: PlannedDiagnosis) -> list[Lever]:
-    """Those that gain for certain, then what nobody tried, then what gains nothing; variants of one stay together."""
-    known = [lever for lever in diagnosis.levers if lever.state in ("measured", "predicted") and lever.known]
-    gains = [lever for lever in known if lever.known is not None and lever.known.excludes_zero]
-    untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
-    recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
-    ordered = (*_with_variants(gains, recommended), *_with_variants(untried, recommended))
-    return [*ordered, *(lever for lever in known if lever not in gains)]
-
-
-def _with_variants(levers: Iterable[Lever], recommended: str | None) -> Iterator[Lever]:
-    """Values of one setting behind one another, in the place of the best of them, the recommended one first."""
-    groups: dict[str, list[Lever]] = {}
-    for lever in levers:
-        groups.setdefault(_setting(lever), []).append(lever)
-    for group in groups.values():
-        yield from sorted(group, key=lambda lever: lever.id != recommended)
-
-
-def _setting(lever: Lever) -> str:
-    return lever.id.partition("=")[0]
-
-
 def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> tuple[LeverRow, ...]:
     """Variants of one lever share its number."""
     out: list[LeverRow] = []
@@ -285,7 +256,7 @@ def lever_rows(levers: Sequence[Lever], diagnosis: PlannedDiagnosis, typed: Sequ
     leader: Lever | None = None
     for place, lever in enumerate(levers):
         row = replace(_row(lever, diagnosis), command=next_commands.with_lever(lever, diagnosis, typed))
-        variant = place > 0 and _setting(levers[place - 1]) == _setting(lever)
+        variant = place > 0 and lever_order.setting(levers[place - 1]) == lever_order.setting(lever)
         if variant:
             row = replace(row, rank="", lever=say("or {lever}", lever=row.lever))
         elif row.rank != DASH:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from tracelens.messages import say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
-from tracelens.report import first_screen, gain_words, lever_names, next_commands, wording
+from tracelens.report import first_screen, gain_words, lever_names, lever_order, next_commands, wording
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, says
 from tracelens.report.sections import Code, Section, Table
@@ -124,7 +124,7 @@ def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
 
 def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:
     """Of levers that nobody tried the first few, each with one of its values, and all that the next command tries."""
-    levers = first_screen.ordered_levers(diagnosis)
+    levers = lever_order.ordered_levers(diagnosis)
     first = {lever.id.partition("=")[0]: lever.id for lever in reversed(levers) if lever.known is None}
     kept = [lever.id for lever in levers if lever.id in first.values()][:MOST_UNTRIED]
     kept += next_commands.worth_a_trial(diagnosis)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tracelens.messages import say
-from tracelens.model import IllustratedDiagnosis, Lever, PlannedDiagnosis, Verification, counting
+from tracelens.model import Diagnosis, IllustratedDiagnosis, Lever, PlannedDiagnosis, Verification, counting
 from tracelens.report import lever_names
 from tracelens.report.on_baseline import factor
 
@@ -93,17 +93,39 @@ def _outcome(
         low_ns,
         high_ns,
         evidence,
-        _busy(diagnosis, base_ns / step_ns, trial),
+        _busy(diagnosis, step_ns, trial),
         trial,
     )
 
 
-def _busy(diagnosis: PlannedDiagnosis, speedup: float, trial: Verification | None) -> float | None:
-    """As the window of the changed version has it; else the same work of the GPU in a shorter step."""
-    if trial is not None:
-        measured = trial.window("after").get("gpu_busy_share")
-        return float(measured) if isinstance(measured, int | float) else None
-    return None if diagnosis.gpu_busy_share is None else min(1.0, diagnosis.gpu_busy_share * speedup)
+def _busy(diagnosis: PlannedDiagnosis, step_ns: float, trial: Verification | None) -> float | None:
+    """The same work of the GPU in a shorter step, with the copies that the changed version makes. Where that is more
+    than the step (processes differ), the share that its recorded window has."""
+    if trial is None:
+        share, base_ns = diagnosis.gpu_busy_share, diagnosis.steps.best_known_ns
+        return None if share is None else min(1.0, share * base_ns / step_ns)
+    recorded, kernels_ns = trial.window("after").get("gpu_busy_share"), kernel_ns(diagnosis)
+    copied_ns = exposed_copies_ns(trial)
+    if kernels_ns is not None and copied_ns is not None and kernels_ns + copied_ns <= step_ns:
+        return (kernels_ns + copied_ns) / step_ns
+    return float(recorded) if isinstance(recorded, int | float) else None
+
+
+def kernel_ns(diagnosis: Diagnosis) -> float | None:
+    """How long the GPU computes and communicates in a step, on the baseline; None without a GPU."""
+    if diagnosis.breakdown is None or "gpu" not in diagnosis.timeline.trace.signals:
+        return None
+    known = diagnosis.breakdown.known
+    return factor(diagnosis) * (known.get("compute", 0) + known.get("communication_exposed", 0))
+
+
+def exposed_copies_ns(trial: Verification) -> float | None:
+    """Of the changed version, how long the GPU copies in a step and does nothing else; None where nobody knows."""
+    facts = trial.window("after")
+    copied, hidden = facts.get("h2d_us_per_step"), facts.get("h2d_hidden_us_per_step")
+    if not isinstance(copied, int | float) or not isinstance(hidden, int | float):
+        return None
+    return 1000.0 * max(copied - hidden, 0.0)
 
 
 def _busy_as_drawn(diagnosis: PlannedDiagnosis, then: BestLever) -> BestLever:

@@ -147,7 +147,7 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield joined(" ", about)
     more = []
     if screen.more_levers:
-        more.append(say_count("{count} more lever", "{count} more levers", screen.more_levers))
+        more.append(say("more levers"))
     if screen.unjudged:
         more.append(say_count("{count} thing not judged", "{count} things not judged", screen.unjudged))
     if more or screen.long_form:

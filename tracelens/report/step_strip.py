@@ -15,7 +15,7 @@ from tracelens.messages import joined, say
 from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification
 from tracelens.report import line_times, wording
 from tracelens.report.on_baseline import factor
-from tracelens.report.outcome import BestLever, union_ns
+from tracelens.report.outcome import BestLever, exposed_copies_ns, union_ns
 from tracelens.units import step_ms
 
 TICKS = 5
@@ -167,7 +167,7 @@ def _recordings(steps: Sequence[StripStep], then: BestLever | None) -> str:
     if abs(worked[1] - worked[0]) < OTHER_SHARE * worked[0]:
         return ""
     if worked[1] < worked[0]:
-        return say("another recording: that its kernels are shorter is no gain")
+        return say("another recording, whose kernels were shorter")
     return say("another recording, whose kernels took longer")
 
 
@@ -233,13 +233,13 @@ def _measured(diagnosis: PlannedDiagnosis, then: BestLever, trial: Verification)
     """What the window of the changed version kept."""
     facts, out = trial.window("after"), _busy(then)
     sync, copy, host = (facts.get(f"{name}_wait_us_per_step") for name in ("sync", "copy", "host"))
-    copies = facts.get("h2d_us_per_step")
+    copies = exposed_copies_ns(trial)
     if isinstance(sync, int | float) and isinstance(copy, int | float) and isinstance(host, int | float):
         kind, _ = loader(diagnosis)
         out[PYTHON] = _host(then.step_ns, kind, 1000 * max(host - sync - copy, 0), 1000 * copy, 1000 * sync)
-    if GPU in out and isinstance(copies, int | float):
+    if GPU in out and copies is not None:
         busy = dict(out[GPU])["gpu"]
-        copied = min(1000 * copies, busy)
+        copied = min(copies, busy)
         out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
     return {name: out[name] for name in (PYTHON, GPU) if name in out}
 

@@ -35,7 +35,8 @@ from tracelens.report import (
     verification_rows,
     wording,
 )
-from tracelens.report.first_screen import first_screen, lever_rows, ordered_levers, subject
+from tracelens.report.first_screen import first_screen, lever_rows, subject
+from tracelens.report.lever_order import ordered_levers
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
 from tracelens.units import known_by

@@ -20,7 +20,7 @@ WINDOW = (
     ("blocking_copies_per_step", say("blocking copies per step"), "number"),
     ("copy_wait_us_per_step", say("time in blocking copies per step"), "us"),
     ("host_wait_us_per_step", say("host wait per step, with the DataLoader"), "us"),
-    ("gpu_busy_share", say("GPU busy"), "share"),
+    ("gpu_busy_share", say("GPU busy, under the profiler"), "share"),
     ("cpu_busy_share", say("Python thread busy"), "share"),
     ("streams_used", say("streams used"), "number"),
     ("h2d_us_per_step", say("copies to the GPU per step"), "us"),
