@@ -32,7 +32,7 @@ for i, (x, y) in enumerate(loader):
     total += loss.item()
     lr()
 """,
-        "`lr()` looks at `total`",
+        "`lr(…)` may do more than log or accumulate",
     ),
     "sys.modules main": (
         """

@@ -218,10 +218,7 @@ class Dispatch(Items):
         """What an object is taken apart into; one without parts is one of several in a tuple: `prepare(net, data)`."""
         whole = isinstance(owner, (Function, Method)) or (isinstance(owner, Thing) and owner.kind not in _OF_PARTS)
         if isinstance(owner, Instance):
-            names = ("__iter__", "__getitem__", "__next__")
-            order = classes.order(owner.made, self.memory, here.unit)
-            bases = [one for one in order if isinstance(one, Class)]
-            whole = not any(self.memory.has(one, name) for one in bases for name in names)
+            whole = self.has_no_parts(owner, here)
         return self.passes({owner}, here) | ({owner} if whole else NONE)
 
     def called_ones(self, objects: Iterable[Object], here: Here) -> Objects:

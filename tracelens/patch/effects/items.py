@@ -52,6 +52,9 @@ def keys_of(key: str, index: Objects) -> tuple[str, ...]:
     return (key, PART) if any(isinstance(one, (Slice, Unknown)) for one in index) else (key,)
 
 
+_GOING_THROUGH = ("__iter__", "__getitem__", "__next__")
+
+
 class Items(Attributes):
     """The meaning of elements, and of attributes."""
 
@@ -118,9 +121,16 @@ class Items(Attributes):
         kinds = set(classes.kinds(owner.made, self.memory, here.unit))
         if {"loader", "module", "list"} & kinds:
             out |= self.elements(owner, HELD, here)
-        if "list" not in kinds:  # it has no elements: it is one of several in a tuple, `prepare(model, data)[0]`
-            out |= {owner}
+        known_index = key not in (ANY_KEY, PART)
+        if "list" not in kinds and (known_index or self.has_no_parts(owner, here)):
+            out |= {owner}  # it is one of several in a tuple, `prepare(model, data)[0]`
         return out | self.part(out, here) if key == PART else out
+
+    def has_no_parts(self, owner: Instance, here: Here) -> bool:
+        """Whether the classes of the project say of no way to go through it."""
+        order = classes.order(owner.made, self.memory, here.unit)
+        bases = [one for one in order if isinstance(one, Class)]
+        return not any(self.memory.has(one, name) for one in bases for name in _GOING_THROUGH)
 
     def _of_things(self, owner: Thing, key: str, here: Here) -> Objects:
         key = _field(key)
