@@ -50,8 +50,8 @@ MOST_NUMBERS = 2
 class Wanted:
     """What the plan and its user decide about levers."""
 
-    workers: tuple[int, ...]
-    """Numbers of workers that pay by the replay; none where more bring nothing, or nobody knows."""
+    workers: tuple[int, ...] | None
+    """Numbers of workers that pay by the replay, none where more bring nothing; None where nothing was replayed."""
     asked: str | None
     """A lever that the user named."""
     interval: int = DEFAULT_INTERVAL
@@ -78,7 +78,8 @@ def plan(
     context: PatchContext, diagnosis: Diagnosis, rules: Rules, results: SchemeResults, wanted: Wanted
 ) -> PlannedLevers:
     """The levers of a run. `results`: what is known of its schemes, which are levers too."""
-    facts, first = run_levers.facts_of(diagnosis, wanted.workers[-MOST_NUMBERS:]), debug_settings.lever(diagnosis.run)
+    workers = run_levers.workers_to_try(diagnosis, rules) if wanted.workers is None else wanted.workers
+    facts, first = run_levers.facts_of(diagnosis, workers[-MOST_NUMBERS:]), debug_settings.lever(diagnosis.run)
     edits = edits_of([rule for rule in rules.levers if first in (None, rule.id)], facts, wanted)
     by_lever = remedies.with_trials(remedies_of(edits, context, diagnosis, rules.levers), diagnosis, results.trials)
     predicted = {name: gain for name, one in by_lever.items() if (gain := run_levers.predicted_by(one.estimate))}
@@ -239,9 +240,16 @@ def _with_patches(
         if remedy is not None and trial is not None:
             lever = run_levers.with_trial(lever, trial)
         if remedy is not None:
-            lever = replace(lever, command=_command(lever, remedy), locations=lever.locations or _places(remedy))
+            lever = replace(lever, command=_command(lever, remedy), locations=_where(lever, remedy))
         out.append(lever)
     return tuple(out)
+
+
+def _where(lever: Lever, remedy: Remedy) -> tuple[Location, ...]:
+    """Where the lever is pulled: for the owner's line, or, of a loader, where it is made: its time goes elsewhere, say
+    in the data set."""
+    own, changed = lever.locations, _places(remedy)
+    return changed or own if lever.family == "loader" else own or changed
 
 
 def _places(remedy: Remedy) -> tuple[Location, ...]:

@@ -192,8 +192,8 @@ def plan(examined: Examined, options: Options | None = None, patcher: HelperProc
     diagnosis, replay_trace, coverage = examined.diagnosis, examined.replay_trace, examined.diagnosis.timeline.coverage
     rules = rule_files.load(options.rules, options.weights)
     interval = planning.chosen_interval(diagnosis.inventory, options.interval)
-    workers = () if isinstance(replay_trace, Abstention) else worker_count.paying(replay_trace)
-    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, max(workers, default=None))
+    workers = None if isinstance(replay_trace, Abstention) else worker_count.paying(replay_trace)
+    offers = planning.offers(rules, diagnosis.stalls, diagnosis.inventory, interval, max(workers or (), default=None))
     fitted = planning.edits(rules, diagnosis.stalls, diagnosis.inventory, interval, offers if options.unsafe else None)
     nothing_known = debug_settings.unjudged(diagnosis.run) or incomplete_recording.unjudged("schemes", coverage)
     if nothing_known is not None:
@@ -229,7 +229,7 @@ class _Judged:
     unsafe: UnsafeOffer | None
     set_aside: tuple[Abstention, ...]
     interval: int
-    workers: tuple[int, ...]
+    workers: tuple[int, ...] | None
 
 
 def _with_levers(examined: Examined, options: Options, context: PatchContext, judged: _Judged) -> PlannedDiagnosis:

@@ -101,6 +101,15 @@ def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:
     )
 
 
+def workers_to_try(diagnosis: Diagnosis, rules: Rules) -> tuple[int, ...]:
+    """The usual numbers of workers, where no replay tells which pay: those that the recorded machine has cores for, and
+    that are more than the loop has. A machine whose cores are not known gets all of them."""
+    rule, cores = by_id(rules.levers, "workers"), _environment(diagnosis).get("cpu_count")
+    known = next((item.value for item in diagnosis.inventory if item.id == "loader_workers"), None) or 0
+    usual = [int(number) for number in rule.value.usual] if rule is not None else []
+    return tuple(n for n in usual if known < n and (not isinstance(cores, int) or n <= cores))
+
+
 def recorded_trials(diagnosis: Diagnosis) -> LeverRecord:
     """What `try` measured on this Run, as long as the project's sources are what was tried."""
     run = diagnosis.run

@@ -14,7 +14,7 @@ from tracelens.errors import RuleError, UsageError
 from tracelens.levers.chosen import chosen
 from tracelens.levers.definition import by_id
 from tracelens.levers.states import LeverFacts, levers_of_run
-from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Speedup, Toggle
+from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Run, Speedup, Toggle
 from tracelens.report.json import lever_entry
 from tracelens.schemes import rules
 
@@ -169,6 +169,19 @@ def test_a_scheme_is_a_lever_with_what_is_known_of_it() -> None:
     numbers = [lever.id for lever in levers if lever.id.startswith("workers=")]
     assert numbers == ["workers=4", "workers=8"], "those that pay, instead of the usual ones"
     assert all(set(lever_entry(lever)) >= {"id", "state", "measured", "numbers"} for lever in levers)
+
+
+@pytest.mark.parametrize(
+    ("cores", "has", "numbers"),
+    [(16, 0, (2, 4, 8)), (4, 0, (2, 4)), (4, 2, (4,)), (1, 0, ()), (None, 0, (2, 4, 8)), (16, 8, ())],
+)
+def test_without_a_replay_the_usual_numbers_of_workers_that_have_a_core_are_tried(
+    cores: int | None, has: int, numbers: tuple[int, ...]
+) -> None:
+    recorded = Run(Path(), (), None, Path(), True, (), {"environment": {"cpu_count": cores}})
+    loader = InventoryItem("loader_workers", has > 0, f"num_workers={has}, recorded", has)
+    diagnosis = report_cases.planned(run=recorded, inventory=(loader,))
+    assert run_levers.workers_to_try(diagnosis, LOADED) == numbers
 
 
 def test_every_rule_can_be_read_and_names_what_it_changes() -> None:

@@ -1,0 +1,82 @@
+"""Without a GPU: a loader that works in the training thread is given workers by a patch, at the line that makes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tracelens import pipeline
+from tracelens.capture.supervisor.recording import ProfileOptions, profile
+from tracelens.capture.window_plan import WindowPlan
+from tracelens.fixing import choice
+from tracelens.lever_trials import plan
+from tracelens.model import PlannedDiagnosis
+from tracelens.schemes import rules
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.programs, pytest.mark.slow]
+PLAN = WindowPlan(unprofiled_steps=8, unprofiled_seconds=0.0, clean=6)
+SCRIPT = """
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+
+class Rows(Dataset):
+    def __len__(self):
+        return 480
+
+    def __getitem__(self, index):
+        time.sleep(0.001)
+        return torch.full((4,), float(index))
+
+
+def main():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    loader = DataLoader(Rows(), batch_size=8)
+    for rows in loader:
+        loss = model(rows).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+""".lstrip()
+MADE = 1 + SCRIPT.splitlines().index("    loader = DataLoader(Rows(), batch_size=8)")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> PlannedDiagnosis:
+    folder = tmp_path_factory.mktemp("loader")
+    (folder / "train.py").write_text(SCRIPT)
+    wanted = ProfileOptions("script", ("train.py",), out=folder / "run", cwd=folder, plan=PLAN, monitor=False)
+    assert profile(wanted).complete
+    examined = pipeline.examine(pipeline.open_inputs((folder / "run",)))
+    run = examined.diagnosis.run
+    assert run is not None
+    four_cores = replace(run, meta={**run.meta, "environment": {"cpu_count": 4}})
+    return pipeline.plan(replace(examined, diagnosis=replace(examined.diagnosis, run=four_cores)))
+
+
+def test_the_numbers_that_have_cores_are_patches_at_the_line_that_makes_the_loader(planned: PlannedDiagnosis) -> None:
+    """`fix` said that no patch is made for 8 workers, on a machine of two cores, and named a line of the data set:
+    nothing had been replayed, so that no number of workers was known, and none was asked of the recipe."""
+    workers = [lever for lever in planned.levers if lever.id.startswith("workers=")]
+    assert [(lever.id, lever.command) for lever in workers] == [
+        ("workers=2", "fix workers=2"),
+        ("workers=4", "fix workers=4"),
+    ]
+    assert all([place.line for place in lever.locations] == [MADE] for lever in workers)
+    assert f"+    loader = DataLoader(Rows(), batch_size=8, num_workers={4}" in planned.patches["workers=4"].diff
+    assert planned.recommendation.lever in ("workers=2", "workers=4")
+
+
+def test_fix_tries_them(planned: PlannedDiagnosis) -> None:
+    levers = rules.load().levers
+    assert set(choice.possible(planned, plan(planned, levers, ()))) == {"workers=2", "workers=4"}
