@@ -10,7 +10,7 @@ whose `offered_by` names the schemes that make it. `tests/rules/test_edit_kinds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -34,6 +34,10 @@ EditKind = Literal[
     "average-at-once",
     "read-at-once",
     "anomaly-off",
+    "tf32",
+    "cudnn-benchmark",
+    "matmul-precision",
+    "fused-optimizer",
 ]
 Tier = Literal["safe", "checked", "unsafe", "manual"]
 """How far a hunk is proved to change nothing that the script computes or prints.
@@ -42,7 +46,7 @@ Tier = Literal["safe", "checked", "unsafe", "manual"]
 very patch with equal results. A hunk of a `checked` kind may be proved, and is `safe` then. `unsafe`: it changes
 something, made with --unsafe. `manual`: shown, never applied.
 """
-Parameter = Literal["interval", "depth", "workers"]
+Parameter = Literal["interval", "depth", "workers", "choice"]
 WaitGroup = Literal["synchronize", "event", "read", "steering-read", "copy"]
 """How planning sorts the recorded waits of a loop. A steering read decides what the host does next."""
 LoopCondition = Literal[
@@ -127,6 +131,8 @@ class EditDefinition:
     """What to do by hand in a function without a loop; empty where it reads a value, which the function can return."""
     label_at_once: str = ""
     """The label for interval 1, where that is another change than waiting for n batches."""
+    looks_for: tuple[str, ...] = ()
+    """Its Edit names no line: its places are in the script, and in files that it imports with one of these words."""
     label_joined: str = ""
     """The label of this kind together with those that share its number."""
 
@@ -138,12 +144,20 @@ _MEASURE: Final = say("measure it with tracelens verify")
 _PER_TENSOR: Final = say("which calls are left of a loop over tensors is not told")
 _NO_ANOMALIES: Final = say("Train without anomaly detection")
 _IN_ALL: Final = say("what anomaly detection costs is in every part of the step")
+_KERNELS: Final = say("how long the kernels of another arithmetic take is in no recording")
+_BACK, _OPTIM = "backward(", "optim"
 
 
 def _of_host_work(kind: EditKind, hunk: int, recipe: str, label: str, unpredicted: str) -> EditDefinition:
     """A kind that spares the host work at a line and is about no recorded wait; never proved for every script."""
     replay = NotReplayed(unpredicted, _MEASURE)
     return EditDefinition(kind, "checked", hunk, recipe, label, replay, needs_wait=False, ends_waits=False)
+
+
+def _of_rounding(kind: EditKind, hunk: int, recipe: str, label: str, *looks_for: str) -> EditDefinition:
+    """A kind that has the same computed with another rounding; made only where somebody names its lever."""
+    definition = EditDefinition(kind, "unsafe", hunk, recipe, label, NotReplayed(_KERNELS, _MEASURE))
+    return replace(definition, needs_wait=False, ends_waits=False, follows_project=False, looks_for=looks_for)
 
 
 DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
@@ -330,13 +344,17 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     _of_host_work("average-at-once", 13, "average_at_once", say("Average all weights in a few calls"), _PER_TENSOR),
     _of_host_work("read-at-once", 14, "read_at_once", say("Read the values of all tensors at once"), _PER_TENSOR),
     replace(_of_host_work("anomaly-off", 15, "anomaly_off", _NO_ANOMALIES, _IN_ALL), follows_project=False),
+    _of_rounding("tf32", 16, "torch_settings", say("Round products to TF32 (unsafe)"), _BACK, "allow_tf32"),
+    _of_rounding("cudnn-benchmark", 17, "torch_settings", say("Let cuDNN search (unsafe)"), _BACK, ".benchmark"),
+    _of_rounding("matmul-precision", 18, "torch_settings", say("Round float32 products (unsafe)"), _BACK, "precision"),
+    _of_rounding("fused-optimizer", 19, "fused_optimizer", say("Update in one kernel (unsafe)"), _OPTIM),
 )
 """In the order of hunk ids, which is the order of tables and of the choices that a message names."""
 
 EDIT_DEFINITIONS: Final[Mapping[EditKind, EditDefinition]] = {one.id: one for one in DEFINITIONS}
 SAFE_EDITS: Final[tuple[EditKind, ...]] = tuple(one.id for one in DEFINITIONS if one.tier == "safe")
 UNSAFE_EDITS: Final[tuple[EditKind, ...]] = tuple(one.id for one in DEFINITIONS if one.tier == "unsafe")
-"""Edits that change what a run prints, when it stops or which random numbers it draws: made with --unsafe only."""
+"""Edits that change what a run computes or prints, when it stops or what it draws: made with --unsafe only."""
 
 
 def definition(kind: EditKind) -> EditDefinition:
@@ -369,26 +387,3 @@ def hunk_id(kind: EditKind, count: int) -> str:
     """
     number = definition(kind).hunk
     return f"TL{number}{count:02d}" if number < 10 else f"TL{number}-{count:02d}"
-
-
-def dropped_together() -> tuple[frozenset[EditKind], ...]:
-    """Sets of kinds that are judged and dropped as a whole, in the order in which a plan tries to do without them.
-
-    Unsafe kinds first, then safe ones from the highest number down: what changes a script most goes first. Kinds
-    without a prediction are in no set.
-    """
-    judged = [one for one in EDIT_DEFINITIONS.values() if not isinstance(one.replay, NotReplayed)]
-    judged.sort(key=lambda one: (one.tier != "unsafe", one.hunk if one.tier == "unsafe" else -one.hunk))
-    return tuple(dict.fromkeys(frozenset({one.id, *one.judged_with}) for one in judged))
-
-
-def label(kinds: Iterable[EditKind], interval: int) -> str:
-    """What one change of the report's switches does; several kinds are those of one number."""
-    chosen = [definition(kind) for kind in dict.fromkeys(kinds)]
-    first = chosen[0]
-    text = first.label
-    if len(chosen) > 1:
-        text = first.label_joined or first.label
-    elif interval == 1 and first.label_at_once:
-        text = first.label_at_once
-    return say(text, n=interval)

@@ -6,7 +6,7 @@ the Owners with the ids of their levers. Apart from `levers` because patches, re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens import remedies, run_levers
@@ -52,8 +52,8 @@ class Wanted:
 
     workers: tuple[int, ...] | None
     """Numbers of workers that pay by the replay, none where more bring nothing; None where nothing was replayed."""
-    asked: str | None
-    """A lever that the user named."""
+    asked: tuple[str, ...]
+    """Levers that the user named."""
     interval: int = DEFAULT_INTERVAL
 
 
@@ -100,7 +100,9 @@ def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> d
             continue
         owners = suggested_by(rule, facts.owners, facts.texts)
         lines = tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
-        if places := facts.places.get(rule.id):
+        if definition(rule.recipe).looks_for:  # another rounding: made for whoever names it, and for nobody else
+            out |= {name: (Edit(rule.recipe, choice=choice),) for name, choice in _chosen(rule, wanted.asked)}
+        elif places := facts.places.get(rule.id):
             out[rule.id] = (Edit(rule.recipe, locations=places),)
         elif rule.value.takes == "integer":
             values = _values(rule, facts, wanted.asked) if owners or _names(wanted.asked, rule) else ()
@@ -117,16 +119,24 @@ def _numbered(kind: EditKind, number: int) -> Edit:
     return Edit(kind, depth=number) if "depth" in definition(kind).parameters else Edit(kind, workers=number)
 
 
-def _names(asked: str | None, rule: LeverRule) -> bool:
-    return asked is not None and asked.partition("=")[0] == rule.id
+def _names(asked: Sequence[str], rule: LeverRule) -> bool:
+    return any(name.partition("=")[0] == rule.id for name in asked)
 
 
-def _values(rule: LeverRule, facts: LeverFacts, asked: str | None) -> tuple[str, ...]:
-    """The values that this run suggests, and the one that was asked for."""
-    value = asked.partition("=")[2] if asked is not None and _names(asked, rule) else ""
+def _chosen(rule: LeverRule, asked: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The names by which a lever was asked for, each with its value; a value that it does not take names nothing."""
+    for name in asked:
+        lever, equals, value = name.partition("=")
+        if lever == rule.id and (value in rule.value.choices if equals else True):
+            yield name, value
+
+
+def _values(rule: LeverRule, facts: LeverFacts, asked: Sequence[str]) -> tuple[str, ...]:
+    """The values that this run suggests, and those that were asked for."""
+    values = (value for name in asked for lever, _, value in (name.partition("="),) if lever == rule.id)
     usual = rule.value.usual if "workers" in rule.needs else ()  # there are some, and nobody tells a better number
     known = facts.values.get(rule.id, usual)
-    return tuple(dict.fromkeys((*known, *((value,) if value.isdecimal() else ()))))
+    return tuple(dict.fromkeys((*known, *(value for value in values if value.isdecimal()))))
 
 
 def remedies_of(
@@ -168,7 +178,7 @@ def with_remedies(owners: Owners, rules: Sequence[LeverRule], facts: LeverFacts,
     """Each owner with its levers: schemes that end its waits, then the rules', those that a recipe writes first. Where
     levers are about the very call or line, those that are about lines in general are left out."""
     possible = [rule for rule in rules if not done_already(rule, facts) and not not_applicable(rule, facts)]
-    possible.sort(key=lambda rule: rule.recipe is None)
+    possible.sort(key=lambda rule: rule.recipe is None or bool(definition(rule.recipe).looks_for))
     waits = [(scheme.id, {stall for edit in scheme.edits for stall in edit.stalls}) for scheme in schemes]
     out = []
     for owner in owners.owners:

@@ -87,7 +87,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the user may decide about a diagnosis and its plan."""
+    """What the user may decide about a diagnosis and its plan. `named`: levers that are made for who names them."""
 
     interval: int | None = None
     """N of every N batches; None takes what the loop does already, else 10."""
@@ -102,6 +102,7 @@ class Options:
     """Patched scripts import their helpers from the installed TraceLens; else the helpers are put beside them."""
     forced: str | None = None
     """A scheme the user named: all of its Edits are made, also those that do not pay here."""
+    named: tuple[str, ...] = ()
     count_unsafe: bool = False
     """Also find out which changes `unsafe` would add that pay."""
 
@@ -237,7 +238,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
     diagnosis, rules, applied = examined.diagnosis, judged.rules, examined.applied
     replayed = {name: it.estimate for name, it in judged.by_scheme.items() if isinstance(it.estimate, Estimate)}
     results = SchemeResults(judged.schemes, replayed, judged.trials)
-    wanted = Wanted(judged.workers, options.forced, judged.interval)
+    wanted = Wanted(judged.workers, options.named, judged.interval)
     levers = lever_remedies.plan(context, diagnosis, rules, results, wanted)
     lever = lever_remedies.lever_of_loss(verdict.largest_owner(judged.facts), levers) or judged.answer.scheme
     taken = next((it for it in judged.schemes if it.id == judged.answer.scheme), None)
@@ -272,10 +273,9 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
 
 def illustrate(examined: Examined, planned: PlannedDiagnosis) -> IllustratedDiagnosis:
     """With what only the pages show: every combination of the schemes' Edits, and the step before and after."""
-    replay_trace = examined.replay_trace
-    if isinstance(replay_trace, Abstention):
+    if isinstance(examined.replay_trace, Abstention):
         return IllustratedDiagnosis(**carried_over(planned), what_if=None, drawn=())
-    combinations, drawn = what_if.illustrations(replay_trace, planned)
+    combinations, drawn = what_if.illustrations(examined.replay_trace, planned)
     return IllustratedDiagnosis(**carried_over(planned), what_if=combinations, drawn=drawn)
 
 

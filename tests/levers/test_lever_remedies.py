@@ -17,7 +17,7 @@ LINE = Location("train.py", 61)
 COLLECT = Owner("host_line", 31_000, (LINE, Location("train.py", 20)), "gc.collect")
 WAIT = Owner("wait", 4_000, (Location("train.py", 70),), "Tensor.item", group="s1")
 LOADER = Owner("dataloader", 10_000, (Location("data.py", 11),))
-NOTHING = Wanted((), None)
+NOTHING = Wanted((), ())
 
 
 def facts(*owners: Owner, **changes: object) -> LeverFacts:
@@ -134,3 +134,14 @@ def test_what_a_lever_of_its_own_writes_is_not_said_to_need_unsafe() -> None:
     assert beyond_levers(UnsafeOffer("full-pipeline", (more, guard)), lever) == UnsafeOffer("full-pipeline", (guard,))
     assert beyond_levers(UnsafeOffer("full-pipeline", (more,)), {}) == UnsafeOffer("full-pipeline", (more,))
     assert beyond_levers(None, lever) is None
+
+
+def test_a_lever_that_rounds_otherwise_is_made_for_whoever_names_it_and_for_nobody_else() -> None:
+    known = facts(Owner("optimizer", 30_000, (LINE,)), Owner("gpu", 30_000))
+    rounding = {rule.id for rule in RULES if rule.effect == "rounding"}
+    assert not rounding & {name.partition("=")[0] for name in edits_of(RULES, known, NOTHING)}
+    found = edits_of(RULES, known, Wanted((), ("fused", "matmul-precision=medium", "matmul-precision=odd")))
+    assert {name: edits for name, edits in found.items() if name.partition("=")[0] in rounding} == {
+        "fused": (Edit("fused-optimizer"),),
+        "matmul-precision=medium": (Edit("matmul-precision", choice="medium"),),
+    }

@@ -26,9 +26,7 @@ from tracelens.edit_kinds import (
     NotReplayed,
     ReplayRule,
     definition,
-    dropped_together,
     hunk_id,
-    label,
     one_change,
     replay_rule,
 )
@@ -40,7 +38,9 @@ from tracelens.replay import edits, estimate
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.program import Program
 from tracelens.replay.replay_trace import HostOp, ReplayTrace, all_host_ops
+from tracelens.report.edit_labels import label
 from tracelens.schemes import plan, rules
+from tracelens.schemes.families import dropped_together
 
 HELPERS = {
     "arguments",
@@ -54,6 +54,7 @@ HELPERS = {
     "pinned",
     "returned_reads",
     "rewriting",
+    "rounding",
     "scalar_expressions",
     "step_bodies",
     "step_functions",
@@ -143,7 +144,7 @@ def test_a_recipe_or_a_folder_that_no_definition_names_is_told(monkeypatch: pyte
 
 def test_ids_are_unique_and_well_formed_and_kinds_of_one_number_share_their_recipe() -> None:
     assert len(EDIT_DEFINITIONS) == len(DEFINITIONS)
-    assert all(re.fullmatch("[a-z]+(-[a-z]+)*", one.id) for one in DEFINITIONS)
+    assert all(re.fullmatch("[a-z][a-z0-9]*(-[a-z]+)*", one.id) for one in DEFINITIONS)
     for one in DEFINITIONS:
         assert {definition(other).recipe for other in one_change(one.id)} == {one.recipe}
     assert one_change("event-sync") == one_change("interval-sync") == {"event-sync", "interval-sync"}

@@ -132,7 +132,8 @@ def _wanted(names: Sequence[str], levers: Sequence[LeverRule], plan_options: Pla
     rules = [by_id(levers, name.partition("=")[0]) for name in names]
     unsafe = any(rule is not None and rule.recipe in UNSAFE_EDITS for rule in rules)
     valued = next((name for name in names if "=" in name), None)
-    return replace(plan_options, scheme=valued or (names[0] if len(names) == 1 else None), unsafe=unsafe)
+    forced = valued or (names[0] if len(names) == 1 else None)
+    return replace(plan_options, scheme=forced, named=tuple(names), unsafe=unsafe)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class PlanOptions:
     source: Any = "project"
     redact: bool = False
     scheme: str | None = None
+    named: tuple[str, ...] = ()
+    """Levers named beside each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,4 +134,5 @@ def pipeline_options(plan_options: PlanOptions, constraints: Constraints | None 
         unsafe=plan_options.unsafe,
         import_runtime=plan_options.import_runtime,
         forced=plan_options.scheme,
+        named=(*plan_options.named, *((plan_options.scheme,) if plan_options.scheme else ())),
     )

@@ -19,7 +19,8 @@ class Edit:
 
     `stalls` are ids of the Stalls it acts on. `interval` is N of interval-sync and defer-read: 1 means "as soon as
     the event has completed" (scheme 2), N > 1 "every N batches". `depth` is the prefetch distance in batches.
-    `workers` is what more-workers asks for. What each kind does is in `edit_kinds`.
+    `workers` is what more-workers asks for, `choice` the word that a lever takes: a mode of compile-modules. What each
+    kind does is in `edit_kinds`.
     """
 
     kind: EditKind
@@ -28,6 +29,7 @@ class Edit:
     interval: int = 1
     depth: int = 0
     workers: int = 0
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

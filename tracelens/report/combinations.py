@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracelens.edit_kinds import label
 from tracelens.messages import say
 from tracelens.model import Combination, Edit, IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import formatting, wording
+from tracelens.report.edit_labels import label
 from tracelens.units import step_ms
 
 BAR = 700.0

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import get_args
 
-from tracelens.edit_kinds import LoopCondition, NotReplayed, WaitGroup, definition, dropped_together, replay_rule
+from tracelens.edit_kinds import LoopCondition, NotReplayed, WaitGroup, definition, replay_rule
 from tracelens.messages import say
 from tracelens.model import Abstention, Edit, Estimate, InventoryItem, Stall
 from tracelens.schemes.catalog import EditTemplate, Rules, SchemeRule
+from tracelens.schemes.families import dropped_together
 from tracelens.schemes.wording import place
 
 DEFAULT_INTERVAL = 10

@@ -18,6 +18,7 @@ from tracelens.messages import joined, say, with_value
 from tracelens.model import Declined, Edit, FilePatch, Hunk, Location, Patch, Stall
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
+from tracelens.patch.effects.project import Project
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes import defer_read, rewriting, synchronize, whole_file
@@ -220,11 +221,20 @@ class _Project:
             (self.stalls[name].location, (self.stalls[name],)) for name in edit.stalls if name in self.stalls
         ]
         named += [(location, ()) for location in edit.locations]
-        for location, found in named or [(None, ())]:
-            key = None if location is None or location.line is None else (location.path, location.line)
+        words = definition(edit.kind).looks_for
+        for location, found in named or (self._files_with(words) if words else [(None, ())]):
+            unknown = location is None or (location.line is None and not words)
+            key = None if unknown or location is None else (location.path, location.line)
             before = places.get(key, (location, ()))
             places[key] = (before[0], (*before[1], *found))
         return list(places.values())
+
+    def _files_with(self, words: Sequence[str]) -> list[tuple[Location | None, tuple[Stall, ...]]]:
+        """The script, and the files that it imports with one of these words, each as a place without a line."""
+        imported = Project(self.root).imported(self.script)
+        found = [path for path in imported if any(word in path.read_text(errors="replace") for word in words)]
+        shown = [path.relative_to(self.root).as_posix() for path in found if path.is_relative_to(self.root)]
+        return [(None, ()), *((Location(name, None), ()) for name in shown)]
 
     def _resolve(self, location: Location | None) -> Path | None:
         """The project's file that a location means; the script where the location is unknown."""

@@ -1,0 +1,24 @@
+"""Computes products of float32 numbers without tensor cores."""
+
+import torch
+from torch import nn
+
+torch.backends.cuda.matmul.allow_tf32 = False  # fires
+
+
+def main(check=False):
+    torch.manual_seed(0)
+    batches = [torch.full((8,), float(number)) / 24 for number in range(24)]
+    model = nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    torch.backends.cudnn.allow_tf32 = check  # fires  (must stay: somebody decides it elsewhere)
+
+    for inputs in batches:
+        optimizer.zero_grad()
+        loss = model(inputs).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+    print(f"last loss {loss.item():.6f}")
+
+
+main()

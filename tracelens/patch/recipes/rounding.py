@@ -1,0 +1,98 @@
+"""What recipes share that have the same computed with another rounding: they need --unsafe, and name no line.
+
+In: proposals. Out: an answer in which each is made, or declined because nobody asked for it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+import libcst as cst
+
+from tracelens.messages import say
+from tracelens.model import Declined, Location
+from tracelens.patch.code.names import FileNames
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+
+KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
+EVIDENCE = say("named by its lever; `tracelens try` measures it")
+
+
+def answer(request: RecipeRequest, proposals: Iterable[Proposal], declined: Iterable[Declined] = ()) -> RecipeAnswer:
+    """The proposals and what was declined at the lines that the targets mean, all of them where none has a line."""
+    lines = {target.line for target in request.targets} - {None}
+    made = [one for one in proposals if not lines or one.location.line in lines]
+    left = [one for one in declined if not lines or one.location.line in lines]
+    if request.unsafe:
+        return RecipeAnswer(tuple(made), tuple(left))
+    by_hand = say("apply with --unsafe, then compare with `verify`")
+    needs = [
+        Declined(one.edit, one.location, say("needs --unsafe: {reason}", reason=one.reason), by_hand) for one in made
+    ]
+    return RecipeAnswer((), (*needs, *left))
+
+
+def proposal(request: RecipeRequest, line: int, reason: str, splices: Sequence[Splice]) -> Proposal:
+    """The change at a line, which alters numbers in a way that `reason` tells."""
+    return Proposal(
+        edit=request.edit.kind,
+        tier="unsafe",
+        location=Location(request.source.shown, line),
+        reason=reason,
+        evidence=EVIDENCE,
+        splices=tuple(splices),
+    )
+
+
+def declined(request: RecipeRequest, line: int | None, obstacle: str, by_hand: str) -> Declined:
+    return Declined(request.edit.kind, Location(request.source.shown, line), obstacle, by_hand)
+
+
+def check_kept(source: SourceFile, node: cst.CSTNode) -> None:
+    """Raise `Blocked` where the user wants to have a statement as it is."""
+    if source.kept_by_comment(node):
+        raise Blocked(node, *KEPT)
+
+
+def name_of_torch(names: FileNames) -> str:
+    """What the file calls `torch`; "" where it has no name for it."""
+    return next((name for name, full in names.imports.items() if full == "torch"), "")
+
+
+def line_before(source: SourceFile, statement: ast.stmt, text: str) -> Splice:
+    """A line of its own above a statement and the comments directly above that."""
+    line = statement.lineno
+    indent = indentation(source, line)
+    while line > 1 and source.line_text(line - 1).startswith(f"{indent}#"):
+        line -= 1
+    return _lines_at(source, line, indent, text)
+
+
+def line_after(source: SourceFile, statement: ast.stmt, text: str) -> Splice:
+    """A line of its own below a statement."""
+    return _lines_at(
+        source, (statement.end_lineno or statement.lineno) + 1, indentation(source, statement.lineno), text
+    )
+
+
+def indentation(source: SourceFile, line: int) -> str:
+    """The white space at the beginning of a line."""
+    text = source.line_text(line)
+    return text[: len(text) - len(text.lstrip(" \t"))]
+
+
+def has_line_of_its_own(source: SourceFile, statement: ast.stmt) -> bool:
+    """Whether nothing else begins or ends on the statement's lines: no `if x: f()`, no `a; b`."""
+    begin = source.line_text(statement.lineno).encode()[: statement.col_offset]
+    end = source.line_text(statement.end_lineno or statement.lineno).encode()[statement.end_col_offset or 0 :]
+    return not begin.strip() and (not end.strip() or end.strip().startswith(b"#"))
+
+
+def _lines_at(source: SourceFile, line: int, indent: str, text: str) -> Splice:
+    position = source.line_start(line)
+    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
+    written = "".join(f"{indent}{one}\n" if one else "\n" for one in text.splitlines())
+    return Splice(position, position, f"\n{written[:-1]}" if missing else written)
