@@ -23,6 +23,19 @@ CHECKED = {
         "    except RuntimeError:\n        continue\nprint(seen)\n",
         "the value is used where an exception may be caught",
     ),
+    "a loss that marks a tensor of a batch put together by the project": (
+        "from torch.utils.data import DataLoader\n"
+        "def pairs(items):\n    return [{'x': x, 'y': y} for x, y in items]\n"
+        "class Both(nn.Module):\n    def forward(self, out, target):\n        target.requires_grad = False\n"
+        "        loss = nn.functional.cross_entropy(out, target)\n        return loss, out.pow(2).mean()\n"
+        "criterion = Both()\nlines = []\n"
+        "for parts in DataLoader(loader, batch_size=2, collate_fn=pairs):\n    for part in parts:\n"
+        "        x, y = part['x'].float().to(device), part['y'].long().to(device)\n        optimizer.zero_grad()\n"
+        "        first, second = criterion(model(x), y)\n        loss = first + second\n"
+        "        value = loss.item()  # fires\n        lines.append('loss ' + str(value))\n"
+        "        loss.backward()\n        optimizer.step()\nprint(lines)\n",
+        "what it calls may touch what waits",
+    ),
 }
 
 
@@ -46,6 +59,21 @@ DECLINED = {
         "seen = []\nfor x, y in loader:\n    try:\n        STEP\n        seen.append(loss.item())  # fires\n"
         "    except RuntimeError:\n        print(len(seen))\nprint(seen)\n",
         "the value is used where an exception may be caught",
+    ),
+    "a call that looks at what was added": (
+        "seen = []\ndef adjust():\n    optimizer.param_groups[0]['lr'] = 0.1 / (1 + len(seen))\n"
+        "for x, y in loader:\n    STEP\n    seen.append(loss.item())  # fires\n    adjust()\nprint(seen)\n",
+        "a function defined here uses the results",
+    ),
+    "a rate that is made of the loss": (
+        "def set_rate(value):\n    optimizer.param_groups[0]['lr'] = 0.1 / (1 + value)\n"
+        "for x, y in loader:\n    STEP\n    set_rate(loss.item())  # fires\n",
+        "set_rate",
+    ),
+    "a seed that is made of the loss": (
+        "for x, y in loader:\n    STEP\n    value = loss.item()  # fires\n    torch.manual_seed(int(1000 * value))\n"
+        "    x = x + torch.randn_like(x)\n",
+        "manual_seed",
     ),
 }
 

@@ -22,10 +22,10 @@ from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.loop import guards, heads, timing
 from tracelens.patch.loop.between import Looks
-from tracelens.patch.loop.doubts import doubt, doubting
+from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, clock_reads, is_rare
+from tracelens.patch.loop.loops import Blocked, Suspected, clock_reads, is_rare
 
 MAX_JOINING = 6
 """Statements without a read that are taken into a plan because it may not pass them."""
@@ -63,7 +63,15 @@ def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
     Statements in rare branches are deferred with the others where that is possible; where not, all that waits runs
     before them.
     """
-    return _first(facts, seeds, [(one, rare) for one in (facts, doubting(facts)) for rare in (False, True)])
+    return _first(facts, seeds, [(one, rare) for one in _ways(facts) for rare in (False, True)])
+
+
+def _ways(facts: LoopFacts) -> Iterator[LoopFacts]:
+    """The facts, the same with doubts noted, and the same by text alone where the proof is asked of the rest."""
+    yield from (facts, doubting(facts))
+    doubts = facts.doubts
+    if doubts is None or doubts.asks_project:
+        yield by_text(facts)
 
 
 def _grown(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -88,7 +96,7 @@ def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 
     What the script shows every K batches it then shows at the same batches as before. Raises `Blocked`.
     """
-    return _first(facts, seeds, ((facts, True), (doubting(facts), True)))
+    return _first(facts, seeds, [(one, True) for one in _ways(facts)])
 
 
 def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[LoopFacts, bool]]) -> Deferral:
@@ -125,9 +133,19 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
             _check_results(facts, leaf, state)
     shared_arrays.check(facts, moved)
     drains += tuple(node for node in guards.lookouts(facts, moved) if node not in drains)
+    if facts.by_text:
+        _note_who_stays(facts, members, state)
     doubts = facts.doubts.sentences if facts.doubts is not None else ()
     deferral = Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks, doubts=doubts)
     return replace(deferral, unproved=proof.unproved(deferral))
+
+
+def _note_who_stays(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> None:
+    """Note the statements that stay although what they call may touch a result: a plan that has them is not proved."""
+    for leaf in facts.leaves:
+        if facts.reaches(leaf, state) and not any(leaf is member for member in members):
+            text = say("what it calls may touch what waits")
+            doubt(facts, Suspected(leaf, text, say("read the value every N batches")))
 
 
 def _check_results(facts: LoopFacts, leaf: cst.BaseSmallStatement, state: frozenset[str]) -> None:

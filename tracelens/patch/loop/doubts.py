@@ -52,6 +52,12 @@ def doubt(facts: LoopFacts, suspected: Suspected) -> None:
 
 
 @lru_cache(maxsize=REMEMBERED)
+def by_text(facts: LoopFacts) -> LoopFacts:
+    """The same facts, by which a statement stays where it is unless its own text touches a result."""
+    return replace(doubting(facts), by_text=True)
+
+
+@lru_cache(maxsize=REMEMBERED)
 def doubting(facts: LoopFacts) -> LoopFacts:
     """The same facts, by which suspected obstacles are noted instead of raised."""
     return facts if facts.doubts is not None else replace(facts, doubts=Doubts())

@@ -72,6 +72,9 @@ class LoopFacts:
     """Statements that end the training where a value is not a number, and may look for that later (unsafe)."""
     doubts: Doubts | None = None
     """Where suspected obstacles are noted; None where each of them stands in the way."""
+    by_text: bool = False
+    """Only the text of a statement tells whether it touches a result: what it calls is left to the proof of the plan,
+    which knows whether that is an obstacle or only may be one."""
 
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:
@@ -161,7 +164,12 @@ class LoopFacts:
 
     def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether a statement (a compound one by its head) touches one of the keys."""
-        return any(meets(self.touched(part), keys) for part in _head_parts(node))
+        asked = (touched(part, self.names) if self.by_text else self.touched(part) for part in _head_parts(node))
+        return any(meets(one, keys) for one in asked)
+
+    def reaches(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
+        """Whether what a statement calls touches one of the keys, as far as that has a name in the loop's function."""
+        return any(meets(self.behind(part).seen, keys) for part in _head_parts(node))
 
     def behind(self, node: cst.CSTNode) -> Behind:
         """What the code that a piece of the loop calls looks at and changes, as far as it is known."""
