@@ -1,7 +1,8 @@
 """Which lines of a file run once per batch of a training loop.
 
 In: a file's tree, by Python's own parser. Out: a `Batches`. A loop trains if it goes backward or makes an optimizer's
-step itself; a function that goes backward without such a loop is one step of a loop elsewhere.
+step itself, or calls a function of the file that does; a function that goes backward is one step of a loop, here or
+elsewhere.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 _STEP_OWNER = re.compile(r"opt|scaler|^o$", re.IGNORECASE)
+_OF_OTHERS = re.compile(r"opt|sched|scaler|ema|meter|bar", re.IGNORECASE)
+"""Whose `step` and `update` are torch's or a display's, whatever a method of the file of that name does."""
+_NO_STEPS = ("backward", "forward", "__init__")
 
 Loop = ast.For | ast.While
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -42,12 +46,36 @@ def parsed(data: bytes) -> ast.Module | None:
 
 
 def batches(tree: ast.Module) -> Batches:
-    """Loops that themselves go backward or make an optimizer's step, and step functions without such a loop."""
-    loops = tuple(node for node in ast.walk(tree) if isinstance(node, Loop) and _trains(node))
+    """Loops that train themselves or by a call of a step function, and step functions: without such a loop inside."""
+    defined = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in _NO_STEPS]
+    steps = _step_functions(defined)
+    loops = tuple(node for node in ast.walk(tree) if isinstance(node, Loop) and (_trains(node) or _calls(node, steps)))
     inside = {id(part) for loop in loops for part in ast.walk(loop)}
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and id(node) not in inside)
-    steps = tuple(f for f in functions if _trains(f) and f.name not in ("backward", "forward", "__init__"))
-    return Batches(loops, steps)
+    called = {name for loop in loops for name in _called(loop)}
+    functions = (node for node in defined if id(node) not in inside)
+    return Batches(loops, tuple(f for f in functions if _trains(f) or (f.name in steps and f.name in called)))
+
+
+def _step_functions(defined: Collection[ast.FunctionDef]) -> frozenset[str]:
+    """Names of functions that go backward outside of a loop of their own, or call one that does."""
+    steps = frozenset(node.name for node in defined if _trains(node))
+    while more := {node.name for node in defined if node.name not in steps and _calls(node, steps)}:
+        steps |= more
+    return steps
+
+
+def _calls(node: Loop | ast.FunctionDef, names: Collection[str]) -> bool:
+    return any(name in names for name in _called(node))
+
+
+def _called(node: Loop | ast.FunctionDef) -> Iterator[str]:
+    """Names of the functions that a loop or function calls by itself, as far as they may be the file's."""
+    for part in own(node, through_loops=False):
+        func = part.func if isinstance(part, ast.Call) else None
+        if isinstance(func, ast.Attribute) and _OF_OTHERS.search(_last_name(func.value)):
+            continue
+        if isinstance(func, ast.Attribute | ast.Name):
+            yield _last_name(func)
 
 
 def own(node: ast.AST, *, through_loops: bool) -> Iterator[ast.AST]:
