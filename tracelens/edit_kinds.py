@@ -38,6 +38,9 @@ EditKind = Literal[
     "cudnn-benchmark",
     "matmul-precision",
     "fused-optimizer",
+    "compile-modules",
+    "channels-last",
+    "bf16-autocast",
 ]
 Tier = Literal["safe", "checked", "unsafe", "manual"]
 """How far a hunk is proved to change nothing that the script computes or prints.
@@ -348,6 +351,9 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
     _of_rounding("cudnn-benchmark", 17, "torch_settings", say("Let cuDNN search (unsafe)"), _BACK, ".benchmark"),
     _of_rounding("matmul-precision", 18, "torch_settings", say("Round float32 products (unsafe)"), _BACK, "precision"),
     _of_rounding("fused-optimizer", 19, "fused_optimizer", say("Update in one kernel (unsafe)"), _OPTIM),
+    _of_rounding("compile-modules", 20, "compile_modules", say("Compile the model (unsafe)"), _BACK),
+    _of_rounding("channels-last", 21, "channels_last", say("Images in channels-last order (unsafe)"), _BACK),
+    _of_rounding("bf16-autocast", 22, "autocast_blocks", say("Forward and loss in bfloat16 (unsafe)"), _BACK),
 )
 """In the order of hunk ids, which is the order of tables and of the choices that a message names."""
 

@@ -20,6 +20,9 @@ from tracelens.model import UNSAFE_EDITS, Patch
 from tracelens.patch.recipes import PatchOptions, make
 
 KINDS = sorted(EDIT_DEFINITIONS)
+COMPILES = (pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning"))
+RUN = [pytest.param(kind, marks=COMPILES if kind == "compile-modules" else ()) for kind in KINDS]
+"""torch's compiler takes seconds to be imported."""
 KEYS = {"id", "title", "tier", "loop_before", "loop_after", "conditions", "by_hand"}
 OPTIONAL = {"offered_by"}
 
@@ -56,7 +59,7 @@ def test_the_example_is_patched_as_shown_and_its_other_place_stays(kind: EditKin
     assert {declined.location.line for declined in patch.declined} & set(range(min(staying) - 3, max(staying) + 3))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RUN)
 def test_both_versions_print_the_same(kind: EditKind, tmp_path: Path) -> None:
     patch = patch_example(tmp_path, kind)
     for one in patch.files:

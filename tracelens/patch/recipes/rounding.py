@@ -62,20 +62,19 @@ def name_of_torch(names: FileNames) -> str:
     return next((name for name, full in names.imports.items() if full == "torch"), "")
 
 
-def line_before(source: SourceFile, statement: ast.stmt, text: str) -> Splice:
-    """A line of its own above a statement and the comments directly above that."""
+def line_before(source: SourceFile, statement: ast.stmt, text: str, rank: int = 0) -> Splice:
+    """A line of its own above a statement and the comments directly above that; `rank` orders several."""
     line = statement.lineno
     indent = indentation(source, line)
     while line > 1 and source.line_text(line - 1).startswith(f"{indent}#"):
         line -= 1
-    return _lines_at(source, line, indent, text)
+    return _lines_at(source, line, indent, text, rank)
 
 
-def line_after(source: SourceFile, statement: ast.stmt, text: str) -> Splice:
+def line_after(source: SourceFile, statement: ast.stmt, text: str, rank: int = 0) -> Splice:
     """A line of its own below a statement."""
-    return _lines_at(
-        source, (statement.end_lineno or statement.lineno) + 1, indentation(source, statement.lineno), text
-    )
+    below = (statement.end_lineno or statement.lineno) + 1
+    return _lines_at(source, below, indentation(source, statement.lineno), text, rank)
 
 
 def indentation(source: SourceFile, line: int) -> str:
@@ -91,8 +90,18 @@ def has_line_of_its_own(source: SourceFile, statement: ast.stmt) -> bool:
     return not begin.strip() and (not end.strip() or end.strip().startswith(b"#"))
 
 
-def _lines_at(source: SourceFile, line: int, indent: str, text: str) -> Splice:
+def _lines_at(source: SourceFile, line: int, indent: str, text: str, rank: int) -> Splice:
     position = source.line_start(line)
     missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
     written = "".join(f"{indent}{one}\n" if one else "\n" for one in text.splitlines())
-    return Splice(position, position, f"\n{written[:-1]}" if missing else written)
+    return Splice(position, position, f"\n{written[:-1]}" if missing else written, rank)
+
+
+def check_line(source: SourceFile, statement: ast.stmt) -> None:
+    """Raise `Blocked` where no line can be put beside a statement, or the user wants to have it as it is."""
+    if not has_line_of_its_own(source, statement):
+        raise Blocked(None, say("its statement shares a line with another"), say("write a line of its own"))
+    first, last = statement.lineno, statement.end_lineno or statement.lineno
+    lines = range(max(1, first - 1), (first if isinstance(statement, ast.For | ast.While) else last) + 1)
+    if any("tracelens: keep" in source.line_text(line) for line in lines):
+        raise Blocked(None, *KEPT)

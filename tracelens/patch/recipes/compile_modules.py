@@ -1,0 +1,103 @@
+"""compile-modules (unsafe): the modules that the loop calls are compiled in place, before it.
+
+In: a RecipeRequest. Out: one Proposal per module, where its name is bound: `model.compile()`, which keeps the names of
+its parameters. torch passes over frames of its own files, so of a class of torch itself the forward method is compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tracelens.messages import say
+from tracelens.model import Declined
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop.forward_pass import Unclear
+from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.module_homes import Home, homes
+from tracelens.patch.loop.project_trees import is_started, last_name, project_trees
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes import rounding
+
+MOST_MODULES = 8
+"""A loop that calls more modules by itself has its forward pass in the loop; `try` stops at the same number."""
+REASON = say(
+    "the forward pass and its gradients are compiled, which fuses operations and rounds in another order; the first "
+    "steps take longer"
+)
+BY_HAND = say("call model.compile() before the loop, or take the forward pass into one module")
+_IN_PLACE = frozenset({"compile"})
+_ORDER = 1
+"""A module is compiled below the line that puts it into another order."""
+
+
+def propose(request: RecipeRequest) -> RecipeAnswer:
+    source = request.source
+    why = _compiled_already(source) or _of_framework(request)
+    if why:
+        left = [rounding.declined(request, None, why, BY_HAND)] if is_started(source) else []
+        return rounding.answer(request, (), left)
+    found = homes(source)
+    modules = [one for one in found if isinstance(one, Home)]
+    declined = list(_declined(request, [one for one in found if isinstance(one, Unclear)]))
+    if is_started(source) and (len(modules) > MOST_MODULES or not found):
+        text = say("the loop calls more than {most} modules, one by one", most=MOST_MODULES)
+        none = say("no module that a loop calls was found")
+        declined.append(rounding.declined(request, None, text if modules else none, BY_HAND))
+    if len(modules) > MOST_MODULES:
+        return rounding.answer(request, (), declined)
+    proposals: list[Proposal] = []
+    for home in modules:
+        if home.path == source.path:
+            try:
+                proposals.append(_proposed(request, home))
+            except Blocked as blocked:
+                place = rounding.declined(request, home.statement.lineno, blocked.obstacle, blocked.by_hand)
+                declined.append(place)
+    return rounding.answer(request, proposals, declined)
+
+
+def _declined(request: RecipeRequest, unclear: list[Unclear]) -> Iterator[Declined]:
+    """What is not clear of this file."""
+    for one in unclear:
+        if one.path == request.source.path:
+            yield rounding.declined(request, one.line, one.obstacle, one.by_hand)
+
+
+def _compiled_already(source: SourceFile) -> str:
+    """Where the project compiles something itself; "" where it does not."""
+    for path, tree in project_trees(source).items():
+        for node in ast.walk(tree):
+            called = node.func if isinstance(node, ast.Call) else node
+            if (
+                isinstance(called, ast.Attribute)
+                and called.attr in _IN_PLACE
+                and last_name(called.value) not in ("re", "sys")
+            ):
+                shown = path.relative_to(source.root).as_posix()
+                return say("{path}:{line} compiles something already", path=shown, line=called.lineno)
+    return ""
+
+
+def _of_framework(request: RecipeRequest) -> str:
+    try:
+        check_framework(request.names, reads=True)
+    except Blocked as blocked:
+        return blocked.obstacle
+    return ""
+
+
+def _proposed(request: RecipeRequest, home: Home) -> Proposal:
+    """Raises `Blocked`."""
+    source, mode = request.source, request.edit.choice
+    rounding.check_line(source, home.statement)
+    argument = f'mode="{mode}"' if mode and mode != "default" else ""
+    text = f"{home.name}.compile({argument})"
+    if home.made.startswith("torch.nn.") and "Parallel" not in home.made:
+        torch = rounding.name_of_torch(request.names)
+        if not torch:
+            raise Blocked(None, say("this file has no name for torch"), BY_HAND)
+        inner = ", ".join(part for part in (f"{home.name}.forward", argument) if part)
+        text = f"{home.name}.forward = {torch}.compile({inner})"
+    line = rounding.line_before if home.above else rounding.line_after
+    return rounding.proposal(request, home.statement.lineno, REASON, [line(source, home.statement, text, _ORDER)])
