@@ -121,12 +121,13 @@ def recorded_trials(diagnosis: Diagnosis) -> LeverRecord:
 
 def _tried(one: LeverMeasurement, rules: Rules, schemes: Mapping[str, Lever]) -> Lever | None:
     """A measurement as a lever; None where it was not reached, or where no rule describes it any more."""
-    base = _untried(one.trial.id, rules, schemes)
+    base, rule = _untried(one.trial.id, rules, schemes), by_id(rules.levers, one.trial.id.partition("=")[0])
     if one.standing == "not_reached" or base is None:
         return None
     if one.standing == "measured" and one.speedup is None:
         return replace(base, reason=say("one run is too few for an interval: give a larger --budget"))
     same = one.gains and one.numbers == "same" and base.family == "scheme"
+    named = one.gains and one.numbers == "inside_seed_band" and rule is not None and rule.recipe is not None
     return replace(
         base,
         state=_STATES[one.standing],
@@ -134,7 +135,7 @@ def _tried(one: LeverMeasurement, rules: Rules, schemes: Mapping[str, Lever]) ->
         numbers=one.numbers,
         memory_bytes_delta=one.memory_bytes_delta,
         reason=one.reason or _compiled(one),
-        command=f"apply --lever {base.id}" if same else None,
+        command=f"apply --lever {base.id}" if same else f"fix {base.id}" if named else None,
     )
 
 

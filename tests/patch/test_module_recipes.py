@@ -61,6 +61,23 @@ def test_a_module_is_followed_through_arguments_to_the_loop_over_epochs(tmp_path
     assert "    model.compile()\n    for epoch" in patch.files[0].after.decode()
 
 
+@pytest.mark.parametrize(
+    ("made", "where"),
+    [
+        ("model = Net()\n", "model = Net()\n"),
+        ("if a:\n    model = Net()\nelse:\n    model = Net(1)\n", "    model = Net(1)\n"),
+        ("model = Net()\nif ddp:\n    model = nn.DataParallel(model)\n", "    model = nn.DataParallel(model)\n"),
+    ],
+)
+def test_below_the_last_statement_that_makes_it_where_no_loop_is_around(made: str, where: str, tmp_path: Path) -> None:
+    indented = "".join(f"    {line}\n" for line in made.splitlines())
+    text = f"{NET}def train(net):\n    net.train()\n    loss = net(1)\n    loss.backward()\n\n\n"
+    script = f'{text}if __name__ == "__main__":\n{indented}    print(1)\n    train(model)\n'
+    patch = written(tmp_path, "compile-modules", {"train.py": script})
+    assert obstacles(patch) == []
+    assert f"    {where}    model.compile()\n    print(1)\n" in patch.files[0].after.decode()
+
+
 def test_a_module_of_an_object_is_changed_where_it_is_stored(tmp_path: Path) -> None:
     trainer = """
     import torch
@@ -98,6 +115,7 @@ def test_a_module_of_an_object_is_changed_where_it_is_stored(tmp_path: Path) -> 
             "def train(model):\n    model.train()\n    loss = model(1)\n    loss.backward()\n",
             "who calls `train` cannot",
         ),
+        (f"torch.autograd.grad(1, 2, create_graph=True)\n{LOOP}", "train.py:14 takes gradients of gradients"),
         (f"model = Net()  # tracelens: keep\n{LOOP}", "it is marked `# tracelens: keep`"),
         ("fit(1)\n", "no module that a loop calls was found"),
         (

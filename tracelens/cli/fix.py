@@ -20,6 +20,7 @@ from tracelens.errors import Inconclusive, UsageError
 from tracelens.messages import joined, say
 
 if TYPE_CHECKING:
+    from tracelens.fixing.choice import Unfixed
     from tracelens.fixing.stages import FixResult
     from tracelens.levers.definition import LeverRule
     from tracelens.model import IllustratedDiagnosis
@@ -134,6 +135,14 @@ def _wanted(names: Sequence[str], levers: Sequence[LeverRule], plan_options: Pla
     valued = next((name for name in names if "=" in name), None)
     forced = valued or (names[0] if len(names) == 1 else None)
     return replace(plan_options, scheme=forced, named=tuple(names), unsafe=unsafe)
+
+
+def _without_a_change(unfixed: Unfixed | None, where: Sequence[str]) -> tuple[str, ...]:
+    """What rounds otherwise and was measured to gain is fixed by its name; what nobody knows is tried."""
+    if unfixed is not None and unfixed.fix_next:
+        return ("fix", *where, *unfixed.fix_next)
+    lever = unfixed.try_next if unfixed is not None else None
+    return ("try", *where, lever) if lever else ("recommend", *where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +291,7 @@ class _Fix:
             case "undecided" if result.unfixed is None:
                 return next_commands.line("fix", "--budget", f"{2 * self.effort.budget_s:g}s", *where, *names)
             case _:
-                lever = result.unfixed.try_next if result.unfixed else None
-                return next_commands.line("try", *where, lever) if lever else next_commands.line("recommend", *where)
+                return next_commands.line(*_without_a_change(result.unfixed, where))
 
     def _say(self, answer: FixAnswer) -> None:
         from tracelens.report import fix_card

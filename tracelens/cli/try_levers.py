@@ -137,6 +137,9 @@ def _warning(diagnosis: PlannedDiagnosis) -> str | None:
 def _next(diagnosis: PlannedDiagnosis, where: tuple[str, ...]) -> tuple[str, ...]:
     """What writes the best lever, where a patch does and its results are the same; else everything that is known."""
     best = diagnosis.combination
+    commands = {lever.id: lever.command for lever in diagnosis.levers}
+    if best is not None and all(commands.get(name) == f"fix {name}" for name in best.levers):
+        return ("fix", *where, *best.levers)
     alone = best.levers[0] if best is not None and best.numbers == "same" and len(best.levers) == 1 else None
     command = next((lever.command for lever in diagnosis.levers if lever.id == alone), None)
     if command is None or command.startswith("try "):

@@ -7,7 +7,7 @@ are none. Pure: nothing is run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tracelens import chosen_patches, lever_names
 from tracelens.errors import UsageError
@@ -111,9 +111,53 @@ class Unfixed:
     reason: str
     try_next: str | None = None
     """A lever that can be measured all the same."""
+    fix_next: tuple[str, ...] = ()
+    """Levers that round otherwise, and made the step faster within what seeds do: written where they are named."""
 
 
 def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Unfixed:
+    """What is said where no lever with the same results is possible, and what was measured with others."""
+    kept, names = _with_same_results(diagnosis, rules), rounding_gains(diagnosis, rules)
+    if not names:
+        return kept
+    speedup = _speedup_of(diagnosis, names)
+    said = say(
+        "{kept} Rounding otherwise, {names} made the step {speedup:.2f} times as fast when tried, with losses that "
+        "differ as much as other seeds' do.",
+        kept=kept.reason,
+        names=joined(" and ", [lever_names.named(name) for name in names]),
+        speedup=speedup,
+    )
+    return replace(kept, reason=said, fix_next=names)
+
+
+def rounding_gains(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[str, ...]:
+    """The best of the levers that a recipe writes with another rounding, as `try` measured them on this Run: those of
+    the best combination if it is of these alone, else the fastest one; empty where none gains within what seeds do."""
+    written = {
+        lever.id: lever.measured.speedup
+        for lever in diagnosis.levers
+        for rule in [by_id(rules, lever.id.partition("=")[0])]
+        if rule is not None and rule.recipe is not None and rule.effect == "rounding"
+        if lever.measured is not None and lever.measured.low > 1 and lever.numbers == "inside_seed_band"
+    }
+    together = diagnosis.combination
+    gains = together is not None and together.measured.low > 1 and together.numbers == "inside_seed_band"
+    if together is not None and gains and set(together.levers) <= set(written):
+        return together.levers
+    return (max(written, key=lambda name: written[name]),) if written else ()
+
+
+def _speedup_of(diagnosis: PlannedDiagnosis, names: tuple[str, ...]) -> float:
+    """What was measured of these levers, together where they are several."""
+    together = diagnosis.combination
+    if together is not None and together.levers == names:
+        return together.measured.speedup
+    measured = (lever.measured for lever in diagnosis.levers if lever.id == names[0])
+    return next(one.speedup for one in measured if one is not None)
+
+
+def _with_same_results(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Unfixed:
     """What is said where no lever is possible."""
     missing = next((item for item in diagnosis.abstentions if item.detector == "patch"), None)
     if missing is not None:

@@ -112,9 +112,10 @@ def _nothing_possible(
     tried = [one for one in planned.known if one.trial.id in diagnosis.patches]
     if tried and all(choice.settled(one) for one in tried):
         names = ", ".join(one.trial.id for one in tried)
-        return FixResult(
-            Judgement("nothing", say("No gain with the same results: {names} measured before, with try.", names=names))
-        )
+        said = say("No gain with the same results: {names} measured before, with try.", names=names)
+        other = choice.rounding_gains(diagnosis, rules)
+        unfixed = Unfixed(True, said, fix_next=other) if other else None
+        return FixResult(Judgement("nothing", said), unfixed=unfixed)
     unfixed = choice.without_change(diagnosis, rules)
     return FixResult(Judgement("nothing" if unfixed.fine else "undecided", unfixed.reason), unfixed=unfixed)
 

@@ -7,7 +7,7 @@ has there. A module that a function is given is followed to the calls of that fu
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from tracelens.patch.loop.project_trees import above, dotted, full_name, last_na
 from tracelens.patch.loop.training_loops import FunctionNode, function_around, outermost_loop
 
 BY_HAND = say("do it where the model is made")
+_APART = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,16 +180,29 @@ def _given(
                     yield from _bindings(scope.body if scope is not None else modules.trees[path].body, value.id)
 
 
-def _bindings(body: list[ast.stmt], name: str) -> list[ast.stmt]:
-    """The statements of a body that bind a name, or move what it names to a device, in their order."""
-    return [one for one in body if not isinstance(one, ast.FunctionDef | ast.ClassDef) and _binds(one, name)]
+def _bindings(body: Sequence[ast.stmt], name: str) -> list[ast.stmt]:
+    """The statements that bind a name, in the innermost block that holds all of them: what binds it below a condition
+    is the condition, and in a script whose work stands below `if __name__ == "__main__":` it is the line there."""
+    found = [one for one in body if not isinstance(one, _APART) and _binds(one, name)]
+    while len(found) == 1 and isinstance(found[0], ast.If | ast.With | ast.Try):
+        inner = [[one for one in block if _binds(one, name)] for block in _blocks(found[0])]
+        holding = [block for block in inner if block]
+        if len(holding) != 1:
+            break
+        found = holding[0]
+    return found
+
+
+def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for field in ("body", "orelse", "finalbody"):
+        yield getattr(statement, field, [])
+    for handler in getattr(statement, "handlers", []):
+        yield handler.body
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store) and dotted(node) == name:
-            return True
-    return False
+    nodes = (node for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute))
+    return any(isinstance(node.ctx, ast.Store) and dotted(node) == name for node in nodes)
 
 
 def _made(modules: ModuleCalls, tree: ast.Module, node: ast.AST) -> str:

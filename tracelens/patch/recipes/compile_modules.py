@@ -26,14 +26,14 @@ REASON = say(
     "steps take longer"
 )
 BY_HAND = say("call model.compile() before the loop, or take the forward pass into one module")
-_IN_PLACE = frozenset({"compile"})
+_OTHER_COMPILERS = frozenset({"re", "sys", "regex", "template"})
 _ORDER = 1
 """A module is compiled below the line that puts it into another order."""
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
     source = request.source
-    why = _compiled_already(source) or _of_framework(request)
+    why = _obstacle(source) or _of_framework(request)
     if why:
         left = [rounding.declined(request, None, why, BY_HAND)] if is_started(source) else []
         return rounding.answer(request, (), left)
@@ -64,18 +64,18 @@ def _declined(request: RecipeRequest, unclear: list[Unclear]) -> Iterator[Declin
             yield rounding.declined(request, one.line, one.obstacle, one.by_hand)
 
 
-def _compiled_already(source: SourceFile) -> str:
-    """Where the project compiles something itself; "" where it does not."""
+def _obstacle(source: SourceFile) -> str:
+    """Where the project compiles something itself, or does what compiled code cannot; "" where it does neither."""
     for path, tree in project_trees(source).items():
         for node in ast.walk(tree):
-            called = node.func if isinstance(node, ast.Call) else node
-            if (
-                isinstance(called, ast.Attribute)
-                and called.attr in _IN_PLACE
-                and last_name(called.value) not in ("re", "sys")
-            ):
-                shown = path.relative_to(source.root).as_posix()
-                return say("{path}:{line} compiles something already", path=shown, line=called.lineno)
+            if not isinstance(node, ast.Attribute | ast.keyword):
+                continue
+            place = say("{path}:{line}", path=path.relative_to(source.root).as_posix(), line=node.lineno)
+            if isinstance(node, ast.keyword):
+                if node.arg == "create_graph":
+                    return say("{place} takes gradients of gradients, which compiled code has none of", place=place)
+            elif node.attr == "compile" and last_name(node.value) not in _OTHER_COMPILERS:
+                return say("{place} compiles something already", place=place)
     return ""
 
 
