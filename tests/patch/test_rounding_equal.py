@@ -132,7 +132,7 @@ STEPS = 24
 
 
 def losses(folder: Path, *toggles: Toggle) -> list[float]:
-    record, _ = one_process(folder / "train.py", mode="numbers", steps=STEPS, toggles=toggles)
+    record, _ = one_process(folder / "train.py", mode="numbers", steps=STEPS, toggles=toggles, timeout_s=600.0)
     assert [became["state"] for became in record.ranks[0]["toggles"]] == ["applied"] * len(toggles)
     found = losses_of(record.ranks[0])
     assert found is not None and len(found) >= STEPS - 1
@@ -152,3 +152,13 @@ def test_the_patched_script_computes_what_the_toggle_computes(
     write(patch)
     patched = losses(project)
     assert patched == toggled != plain
+
+
+def test_a_module_of_torchs_own_is_compiled_as_the_toggle_compiles_it(tmp_path: Path) -> None:
+    """One script only: a process that compiles takes as long as ten that do not."""
+    project = tmp_path / "project"
+    patch = written(project, "compile-modules", SCRIPTS["plain"])
+    assert "+model.forward = torch.compile(model.forward)" in patch.diff
+    toggled = losses(project, Toggle("compile", "", ""))
+    write(patch)
+    assert losses(project) == toggled

@@ -95,7 +95,8 @@ def _apply(
         return ApplyResult("nothing", verdict, None, None, next_commands.next_command(diagnosis, again))
     change = chosen_patches.patch_to_write(diagnosis, name, hunks, pipeline_options(plan_options))
     check = next_commands.check(diagnosis, again, name)
-    verify = check if change.left_out else next_commands.line("verify", *again, "--lever", name)
+    unsafe = ("--unsafe",) if plan_options.unsafe else ()
+    verify = check if change.left_out else next_commands.line("verify", *again, "--lever", name, *unsafe)
     if change.empty and not change.left_out and name in diagnosis.edits_of_levers:
         verify = next_commands.line("try", next_commands.folder(folder), name)
     if patcher.is_applied(change, runs.applied_patch(folder / runs.BACKUP_FOLDER)):
