@@ -123,6 +123,27 @@ def test_the_text_of_a_bar_that_the_loop_runs_over_may_lag_behind_and_a_trial_te
     ]
 
 
+@pytest.mark.parametrize("line", ["logging.info(f'{i}')", "print(i, file=sys.stderr)", "helper(i)"])
+@pytest.mark.parametrize("moved", ["bar.update(1)", "bar.set_postfix(loss=loss.item())"])
+def test_a_bar_around_the_loop_stays_on_screen_as_it_was_where_a_line_is_written_below_it(
+    moved: str, line: str
+) -> None:
+    case = Case(
+        code="import logging, sys\ndef helper(i):\n    logging.info(str(i))\n",
+        before="bar = tqdm(total=23)",
+        body=f"STEP\n{moved}  # later\nif i % 4 == 0:\n    {line}",
+    )
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "checked", answer
+    assert [one.text for one in answer.reasons] == [f"`{line}` writes lines of its own"]
+
+
+def test_a_bar_around_the_loop_waits_where_nothing_is_written_below_it() -> None:
+    body = "STEP\nbar.update(1)  # later\nbar.set_postfix(loss=loss.item())  # later"
+    case = Case(before="bar = tqdm(total=23)", body=body)
+    assert asked(one_file(case, SURROUNDINGS["function"])).tier == "safe"
+
+
 @pytest.mark.parametrize(
     "stays",
     ["print(bar)", "if bar.desc:\n    break", "if bar.postfix:\n    opt.step()", "bar.set_description('x')"],

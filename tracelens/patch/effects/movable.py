@@ -24,6 +24,7 @@ from tracelens.patch.effects.identity import Identities
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
 from tracelens.patch.effects.objects import (
+    BAR,
     CLOCK,
     COLLECTIVE,
     DISK_LOOK,
@@ -47,14 +48,7 @@ from tracelens.patch.effects.objects import (
     Object,
     Unknown,
 )
-from tracelens.patch.effects.places import (
-    Loop,
-    Span,
-    loop_at,
-    nodes_in,
-    path_to,
-    span_of,
-)
+from tracelens.patch.effects.places import Loop, Span, loop_at, nodes_in, path_to, span_of
 from tracelens.patch.effects.raising import may_raise
 from tracelens.patch.effects.reasons import (
     CLOCKS,
@@ -348,17 +342,20 @@ class _Judge:
         return self._reason("object", about, text, deed, known)
 
     def _of_lines(self) -> Iterator[Reason]:
-        """Lines on the screen keep their order, and what reads a file finds what was written before."""
-        for moved, other, about in ((OUTPUT, OUTPUT, LINES), (DISK_WRITE, DISK_READ, FILES)):
+        """Lines on the screen keep their order, and what reads a file finds what was written before.
+
+        A bar is drawn over a moment later, but not where a line was written below it: there it stays as it was.
+        """
+        for moved, other, about in ((OUTPUT, OUTPUT, LINES), (BAR, OUTPUT, LINES), (DISK_WRITE, DISK_READ, FILES)):
             own = [deed for deed in self.moved if deed.effect.kind == moved]
             if not own:
                 continue
-            certain = any(not deed.perhaps for deed in own)
+            certain = moved != BAR and any(not deed.perhaps for deed in own)
             for deed in self.staying:
                 if deed.effect.kind == other:
                     surely = certain and (deed.unit is self.unit or deed.at is self.loop or not is_occasional(deed))
                     yield self._reason("output", about, self._seen(deed, other), deed, surely)
-                elif deed.effect.kind == UNKNOWN and moved == OUTPUT:
+                elif deed.effect.kind == UNKNOWN and moved in (OUTPUT, BAR):
                     asked = say("whether {why} writes lines of its own is not known", why=_why(deed))
                     yield self._reason("output", about, asked, deed, known=False)
         if logs_to_files(self.memory, self.moved):
