@@ -293,11 +293,15 @@ def test_without_a_gpu_the_longest_line_is_named() -> None:
     facts = Facts(step_ns=8 * MS, plans={}, has_gpu=False, owners=owners)
     assert verdict.headline(facts) == "gc.collect() takes 75 % of the step"
     assert verdict.nothing((), facts) == (
-        "No GPU work was recorded; on the CPU train.py:24 (gc.collect) takes 6.00 ms of a step's 8.00 ms."
+        "No GPU work was recorded; on the CPU train.py:24 (gc.collect) takes 75 % of the step (6.00 ms of 8.00 ms)."
     )
     working = Owner("backward", 20 * MS, (Location("train.py", 23),), "backward")
     beside = replace(facts, owners=step(working, *owners.owners))
     assert verdict.headline(beside) == "Beside the training itself, gc.collect() takes 21 %", "it is not the largest"
+    assert verdict.nothing((), replace(beside, step_ns=28 * MS)) == (
+        "No GPU work was recorded; "
+        "on the CPU beside the training itself, train.py:24 (gc.collect) takes 21 % (6.0 ms of 28.0 ms)."
+    ), "the sentence says what the headline says"
     assert verdict.headline_kind(beside) == "loss"
     rest = replace(facts, owners=step(working, replace(owners.owners[0], callee="aten::linear")))
     assert verdict.headline(rest) == "The backward pass takes 77 % of the step"
@@ -314,7 +318,7 @@ def test_on_a_cpu_no_smaller_cost_is_named_as_if_it_were_the_largest() -> None:
     facts = Facts(step_ns=65 * MS, plans={}, has_gpu=False, owners=step(forward, backward, optimizer, loader))
     assert verdict.headline(facts) == "The training's own work takes 95 % of the step"
     assert verdict.nothing((), facts) == (
-        "No GPU work was recorded; on the CPU the training's own work takes 62.0 ms of a step's 65.0 ms."
+        "No GPU work was recorded; on the CPU the training's own work takes 95 % of the step (62.0 ms of 65.0 ms)."
     )
     assert verdict.beside((), facts) == (
         "On the CPU, no GPU work was recorded: most of it at train.py:48, 80, 81. "

@@ -336,13 +336,7 @@ def _without_gpu(facts: Facts) -> str:
     loss = on_the_cpu(facts.owners)
     if loss is None:
         return say("No GPU work was recorded, so what a GPU waits for cannot be judged: profile where a GPU is.")
-    period = _period(facts)
-    text = say(
-        "No GPU work was recorded; on the CPU {who} takes {owned} of a step's {step}",
-        who=loss_text.subject(loss),
-        owned=step(loss.ns * period.step_ns / max(period.wall_ns, 1), period.step_ns),
-        step=step(period.step_ns, period.step_ns),
-    )
+    text = say("No GPU work was recorded; on the CPU {loss}", loss=loss_text.clause(loss, _period(facts)))
     return bounded(text, "")
 
 
