@@ -54,6 +54,7 @@ from tracelens.model import (
     UnsafeOffer,
     Verification,
     carried_over,
+    on_baseline,
 )
 from tracelens.remedies import PatchContext, Remedy
 from tracelens.replay import bounds, exposed_cost, trace_builder, wait_costs, what_if, worker_count
@@ -175,8 +176,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 
 
 def _with_headline(examined: Examined) -> Examined:
-    facts = _facts(examined, {}, ())
-    kind, headline, beside = verdict.before_plan(facts)
+    kind, headline, beside = verdict.before_plan(_facts(examined, {}, ()))
     told = replace(examined.diagnosis, headline=headline, headline_kind=kind, loss_beside_waits=beside)
     return replace(examined, diagnosis=told)
 
@@ -240,7 +240,8 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
     results = SchemeResults(judged.schemes, replayed, judged.trials)
     wanted = Wanted(judged.workers, options.named, judged.interval)
     levers = lever_remedies.plan(context, diagnosis, rules, results, wanted)
-    lever = lever_remedies.lever_of_loss(verdict.largest_owner(judged.facts), levers) or judged.answer.scheme
+    owners_told = replace(levers, owners=on_baseline(replace(diagnosis, owners=levers.owners)).owners)
+    lever = lever_remedies.lever_of_loss(verdict.largest_owner(judged.facts), owners_told) or judged.answer.scheme
     taken = next((it for it in judged.schemes if it.id == judged.answer.scheme), None)
     unjudged = ((examined.code,) if isinstance(examined.code, Abstention) else ()) + judged.set_aside
     told = replace(
@@ -263,7 +264,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
         replayed={name: it.estimate for name, it in by_name.items() if isinstance(it.estimate, Estimate)},
         interval=judged.interval,
         weights=rules.weights,
-        measures=measures.measures_of_run(rules.measures, diagnosis),
+        measures=measures.measures_of_run(rules.measures, on_baseline(diagnosis)),
         levers=levers.levers,
         combination=levers.combination,
         edits_of_levers=levers.edits,
@@ -288,9 +289,8 @@ def second_opinion(diagnosis: Diagnosis) -> SecondOpinion:
 
 def exposed_together(examined: Examined, stalls: Collection[str] | None = None) -> int | None:
     """What removing these waits (by default all) gives back together, not their sum; None without a replay."""
-    if isinstance(examined.replay_trace, Abstention):
-        return None
-    return exposed_cost.together(examined.replay_trace, stalls)
+    trace = examined.replay_trace
+    return None if isinstance(trace, Abstention) else exposed_cost.together(trace, stalls)
 
 
 def patch_of(diagnosis: PlannedDiagnosis, name: str) -> Patch:
@@ -370,7 +370,7 @@ def _patch_context(examined: Examined, options: Options, patcher: HelperProcess 
 
 
 def _facts(examined: Examined, by_scheme: Mapping[str, Remedy], measured: tuple[Verification, ...]) -> Facts:
-    diagnosis, replay_trace = examined.diagnosis, examined.replay_trace
+    diagnosis, replay_trace = on_baseline(examined.diagnosis), examined.replay_trace
     memory = (examined.recording.meta.get("memory") or {}) if examined.recording else {}
     return Facts(
         step_ns=diagnosis.steps.best_known_ns,

@@ -52,7 +52,7 @@ def costing(share: float) -> Detector:
     """A detector whose one Finding costs a share of the step."""
 
     def found(rank: AnalyzedRank) -> tuple[Finding, ...]:
-        return (rank.finding("costly", "It costs", round(share * rank.step_ns), "by construction"),)
+        return (rank.finding("costly", "It costs", round(share * rank.steps.median_ns), "by construction"),)
 
     return Detector(id="costly", passed="It costs nothing", detect=found)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.builders import Events, Machine
 from tracelens.findings import breakdown, overlap, stalls
-from tracelens.model import Location, StepClock, StepTimes, Timeline
+from tracelens.model import Location, StepClock, Timeline
 from tracelens.trace import timeline
 from tracelens.trace.waits import without_explicit_synchronizes
 
@@ -319,20 +319,3 @@ def test_a_stall_below_one_percent_of_the_step_is_harmless():
     assert [stall.verdict for stall in judged] == ["harmless", "exposed"]
     assert [stall.exposed_ns for stall in judged] == [5_699, 5_701]
     assert stalls.with_exposed(found, {}, 570_000) == found
-
-
-@pytest.mark.parametrize(
-    ("recorded_ns", "unprofiled_ns", "share", "expected"),
-    [
-        (9_000, 6_000, 0.4, 0.6),  # the GPU's 3.6 µs are 0.6 of 6
-        (9_000, 6_000, 0.9, 1.0),
-        (6_300, 6_000, 0.4, None),  # no difference worth a word
-        (9_000, None, 0.4, None),
-        (9_000, 6_000, None, None),
-    ],
-)
-def test_a_step_that_the_profiler_lengthens_hides_how_busy_the_gpu_is(
-    recorded_ns: int, unprofiled_ns: int | None, share: float | None, expected: float | None
-) -> None:
-    times = StepTimes(12, "profiler_step", recorded_ns, recorded_ns, recorded_ns, unprofiled_ns)
-    assert times.unprofiled_busy_share(share) == (None if expected is None else pytest.approx(expected))

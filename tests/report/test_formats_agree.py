@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.support.sample_plans import sample_plan
+from tests.support.told import idle_factor, told_busy, told_parts, told_wait_ns
 from tracelens.cli import renderers
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions
 from tracelens.cli.renderers.renderer import PlanAnswer, render
-from tracelens.report import text
+from tracelens.report import text, wording
 from tracelens.report.terminal import TerminalStyle
 
 pytestmark = pytest.mark.slow  # every bundled Run is planned and reported
@@ -43,6 +44,9 @@ def answers(request: pytest.FixtureRequest) -> Answers:
     screen = text.recommendation(diagnosis, TerminalStyle(120))
     found["screen"] = re.sub(r"\s+", " ", screen)
     found["flat"] = re.sub(r"\s+", " ", found["text"])
+    found["analyze"] = text.analysis(diagnosis, TerminalStyle(120))
+    scale = idle_factor(found["json"])
+    found["waited"] = [told_wait_ns(stall, diagnosis.timeline, scale) for stall in wording.ranked_stalls(diagnosis)]
     return found
 
 
@@ -189,33 +193,49 @@ def is_cell(cell: str, ns: float | None) -> bool:
 
 
 def test_each_wait_has_the_same_numbers(answers: Answers) -> None:
-    """The JSON has them as recorded, all others as shares of the one step time."""
-    scale = answers["json"]["baseline"]["step_us"] / answers["json"]["breakdown"]["wall_us"]
-    for wait in answers["json"]["syncs"]:
-        recorded = (wait["wait_us_per_step"], wait["gpu_idle_us_per_step"])
-        exposed = wait["exposed_us_per_step"]
-        times = (
-            *(None if us is None else 1000 * scale * us for us in recorded),
-            None if exposed is None else 1000 * exposed,
-        )
+    """The JSON has them as recorded, all others on the baseline."""
+    scale = idle_factor(answers["json"])
+    for wait, waited_ns in zip(answers["json"]["syncs"], answers["waited"], strict=True):
+        idle, exposed = wait["gpu_idle_us_per_step"], wait["exposed_us_per_step"]
+        brought = (None if idle is None else scale * idle, exposed)
+        times = (waited_ns, *(None if us is None else 1000 * us for us in brought))
         place = f"{wait['location']['path']}:{wait['location']['line']}" if wait["location"] else "not recorded"
         for rows in (rows_with(answers["markdown"], place), cells_behind(answers["cells"], place)):
             assert any(has_times(row, times) for row in rows), (place, times, rows)
 
 
 def test_the_parts_of_a_step_add_up_and_are_the_same(answers: Answers) -> None:
-    """The JSON has them as recorded, page and Markdown as shares of the one step time."""
+    """The JSON has them as recorded, page, Markdown and terminal on the baseline."""
     parts, baseline = answers["json"]["breakdown"], answers["json"]["baseline"]["step_us"]
+    told_us = told_parts(answers["json"])
     assert sum(parts["parts"].values()) == pytest.approx(parts["wall_us"])
+    assert sum(told_us.values()) == pytest.approx(baseline)
     pairs = re.compile(r"\| \\?(<?)([\d.]+)(?: ms)? \| ([\d.]+) % \|")
     for told in (answers["cells"], answers["markdown"]):
         shown = [(below, digits, share) for below, digits, share in pairs.findall(told)]
-        for value in filter(None, parts["parts"].values()):
-            ms, share = value / parts["wall_us"] * baseline / 1000, 100 * value / parts["wall_us"]
+        for value in filter(None, told_us.values()):
+            ms, share = value / 1000, 100 * value / baseline
             assert any(
                 is_rounded(percent, share) and (ms < float(digits) if below else is_rounded(digits, ms))
                 for below, digits, percent in shown
             ), (ms, share, shown)
+
+
+def test_the_gpu_works_as_long_wherever_it_is_said(answers: Answers) -> None:
+    """Busy share and the time of kernels: in the head, in the picture, in the table, in `analyze` and in the JSON."""
+    told, base_ms = told_parts(answers["json"]), answers["json"]["baseline"]["step_us"] / 1000
+    busy, kernels_ms = told_busy(answers["json"]), told["compute"] / 1000
+    assert answers["json"]["baseline"]["gpu_busy_share"] == pytest.approx(busy)
+    for screen in (answers["screen"], answers["flat"], answers["analyze"]):
+        assert set(re.findall(r"GPU busy (\d+) %", screen)) == {f"{100 * busy:.0f}"}
+    (on_page,) = re.findall(r"GPUbusy(\d+)(?:→\d+)?%", answers["bare"])
+    assert is_rounded(on_page, 100 * busy)
+    (in_analyze,) = re.findall(r"(?m)^ *Compute .* (<?[\d.]+ ms) ", answers["analyze"])
+    assert tells_ms(in_analyze, kernels_ms)
+    ((idle, _),) = re.findall(r"· idle ([\d.]+)(?: → [\d.]+)?( ms)", answers["screen"])
+    assert is_rounded(idle, base_ms * (1 - busy))
+    now, *_ = re.findall(r'aria-label="GPU: ([^"]*)"', answers["html"])
+    assert tells_ms(re.findall(r"works (&lt;)?([\d.]+ ms)", now)[0][1], kernels_ms)
 
 
 def test_the_page_and_the_terminal_have_the_same_answer(answers: Answers) -> None:

@@ -93,7 +93,12 @@ def test_a_number_that_is_not_finite_is_a_bug_not_a_token() -> None:
 def test_without_steps_there_is_no_step_time_and_the_reason_is_told() -> None:
     """The length of the recording, 10 ms here, is not that of a step."""
     found = cases.diagnosis()
-    assert report.document(found)["baseline"] == {"step_us": 9500.0, "source": "unprofiled", "reason": None}
+    assert report.document(found)["baseline"] == {
+        "step_us": 9500.0,
+        "source": "unprofiled",
+        "reason": None,
+        "gpu_busy_share": pytest.approx(7.5 / 9.5),
+    }
     none = validated(report.document(replace(found, steps=StepTimes(1, "none", 10_000_000, 10_000_000, 10_000_000))))
     assert none["baseline"]["step_us"] is None and none["baseline"]["reason"].startswith("no steps were found")
     uncertain = report.document(replace(found, steps=replace(found.steps, certain=False)))["baseline"]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support import report_cases as cases
-from tracelens.model import Owner, Owners
+from tracelens.model import Owner
 from tracelens.report import line_times
 
 MS = cases.MS
 
 
 def test_a_loader_without_a_line_is_shown_where_the_loop_asks_for_the_next_batch() -> None:
-    owners = Owners(10 * MS, (Owner("gpu", 6 * MS), Owner("dataloader", 4 * MS)))
-    times = line_times.line_times(replace(cases.recommended(), owners=owners))
-    assert times["train.py", 6].gpu_idle_ns == 3_800_000  # 4 of 10 ms, of a step that takes 9.5
+    times = line_times.line_times(cases.held(cases.recommended(), Owner("gpu", 6 * MS), Owner("dataloader", 4 * MS)))
+    assert times["train.py", 6].gpu_idle_ns == 3_500_000  # what 6 ms of work leave of 9.5
     assert "for inputs, targets in loader" in times["train.py", 6].text
 
 
@@ -41,7 +40,7 @@ def test_the_idle_time_of_a_group_of_waits_stands_where_each_of_them_has_it() ->
     base = cases.recommended()
     places = tuple(stall.location for stall in base.stalls[:2] if stall.location is not None)
     waits = tuple(replace(stall, gpu_idle_ns=ns) for stall, ns in zip(base.stalls, (2 * MS, MS), strict=False))
-    owners = Owners(10 * MS, (Owner("gpu", 7 * MS), Owner("wait", 3 * MS, places, group="s1+s2")))
-    times = line_times.line_times(replace(base, owners=owners, stalls=waits))
+    base = cases.held(replace(base, stalls=waits), Owner("gpu", 7 * MS), Owner("wait", 3 * MS, places, group="s1+s2"))
+    times = line_times.line_times(base)
     told = {place.line: times[place.path, place.line].gpu_idle_ns for place in places if place.line is not None}
-    assert list(told.values()) == [1_900_000, 950_000]  # of a step that takes 9.5 ms, recorded with 10
+    assert list(told.values()) == [1_666_667, 833_333]  # of the 2.5 ms that 7 ms of work leave of 9.5

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.sample_plans import sample_plan
+from tests.support.told import told_busy
 from tracelens.cli import renderers
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions
@@ -59,7 +60,8 @@ def test_there_is_one_step_time(said: tuple[dict[str, Any], list[str]]) -> None:
 
 def test_there_is_one_busy_share(said: tuple[dict[str, Any], list[str]]) -> None:
     document, texts = said
-    assert set(numbers(BUSY, texts)) == {f"{100 * document['gpu_busy_share']:.0f}"}
+    assert set(numbers(BUSY, texts)) == {f"{100 * told_busy(document):.0f}"}
+    assert document["baseline"]["gpu_busy_share"] == pytest.approx(told_busy(document))
 
 
 def test_there_is_one_saving_and_one_gain(said: tuple[dict[str, Any], list[str]]) -> None:

@@ -16,6 +16,7 @@ from tracelens.findings import kept_steps
 from tracelens.model import Diagnosis
 from tracelens.report import budget, gate
 from tracelens.report import json as json_report
+from tracelens.trace import streams
 
 WITHIN = 0.01
 """How far a busy share may be off."""
@@ -31,7 +32,7 @@ def true_busy_share(file: PlainTrace, diagnosis: Diagnosis) -> float:
     """Of the steps that the diagnosis judged, on the device that it judged."""
     picture = diagnosis.timeline
     kept, zero = kept_steps.select(picture), picture.trace.origin_ns
-    device = kept_steps.main_device(picture)
+    device = streams.main_device(picture.tables.ops)
     if device is None:
         raise ValueError("no GPU work was judged")
     spans = zip(kept.starts.tolist(), kept.ends.tolist(), strict=True)

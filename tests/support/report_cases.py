@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
 from tests.support.trace_tables import table, words
 from tracelens.model import (
+    BREAKDOWN_PARTS,
     CRITERIA,
     Abstention,
     Breakdown,
@@ -187,6 +188,18 @@ def diagnosis(**changes: Any) -> Diagnosis:
         ),
     )
     return replace(base, **changes)
+
+
+AnyDiagnosis = TypeVar("AnyDiagnosis", bound=Diagnosis)
+
+
+def held(base: AnyDiagnosis, *owners: Owner) -> AnyDiagnosis:
+    """With these owners, and the parts of a step that agree with them."""
+    parts = dict.fromkeys(BREAKDOWN_PARTS, 0)
+    parts["compute"] = sum(owner.owned_ns for owner in owners if owner.is_gpu_work)
+    parts["idle_host"] = sum(owner.owned_ns for owner in owners) - parts["compute"]
+    wall_ns = sum(parts.values())
+    return replace(base, owners=Owners(wall_ns, owners), breakdown=Breakdown(wall_ns, parts))
 
 
 def planned(**changes: Any) -> IllustratedDiagnosis:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tracelens.model import Breakdown, Finding, Overlap, Owners, Run, Stall, StepTimes, Timeline
-from tracelens.units import ms
+from tracelens.findings import kept_steps
+from tracelens.model import Baseline, Breakdown, Finding, Overlap, Owners, Run, Stall, StepTimes, Timeline, baseline
+from tracelens.trace import intervals, streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +22,23 @@ class AnalyzedRank:
     owners: Owners | None = None
 
     @property
-    def step_ns(self) -> int:
-        """The step time that a share refers to: the wall time of the breakdown, so that shares and parts agree."""
-        return self.breakdown.wall_ns if self.breakdown else self.steps.median_ns
+    def baseline(self) -> Baseline:
+        """How a recorded time per step becomes one of the step that everything is told of."""
+        kept_ns = self.breakdown.wall_ns if self.breakdown else self.steps.median_ns
+        return baseline(self.steps, self.breakdown, kept_ns)
 
-    def share(self, recorded_ns: int) -> float:
-        """A recorded time per step as a share of the recorded step."""
-        return recorded_ns / self.step_ns if self.step_ns > 0 else 0.0
+    def share(self, told_ns: int) -> float:
+        """A time on the baseline as a share of it."""
+        return told_ns / self.steps.best_known_ns if self.steps.best_known_ns > 0 else 0.0
 
-    def on_baseline(self, recorded_ns: int) -> int:
-        """A recorded time per step as the same share of the one step time that everything is told of."""
-        return round(self.share(recorded_ns) * self.steps.best_known_ns)
+    def waited_ns(self, stall: Stall) -> int:
+        """How long its waits block the host, on the baseline."""
+        return self.baseline.stall(stall).wait_ns
 
-    def said(self, recorded_ns: int) -> str:
-        """A recorded time per step in a sentence."""
-        return ms(self.on_baseline(recorded_ns))
+    def spent_ns(self, host: intervals.IntervalSet) -> int:
+        """What these spans of the host's time, in the kept steps, come to in a step of the baseline."""
+        kept, idle_ns = kept_steps.select(self.timeline), streams.idle_inside(self.timeline.tables.ops, host)
+        return self.baseline.spent(kept.per_step(intervals.total(host)), kept.per_step(idle_ns))
 
     @property
     def signals(self) -> frozenset[str]:
@@ -51,9 +54,8 @@ class AnalyzedRank:
 
     def finding(self, detector: str, title: str, cost_ns: int, evidence: str, stall: Stall | None = None) -> Finding:
         """A Finding with the share that its cost, on the baseline, has; at the source line of its Stall, if any."""
-        base_ns, stall_id = self.steps.best_known_ns, stall.id if stall else None
-        share = cost_ns / base_ns if base_ns > 0 else 0.0
-        return Finding(detector, title, cost_ns, share, stall.location if stall else None, evidence, stall=stall_id)
+        place, stall_id = (stall.location, stall.id) if stall else (None, None)
+        return Finding(detector, title, cost_ns, self.share(cost_ns), place, evidence, stall=stall_id)
 
 
 def calls_recorded(timeline: Timeline) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracelens.findings import kept_steps
 from tracelens.model import Breakdown, RankTimes, StepClock, StepTimes, Timeline
-from tracelens.trace import intervals
+from tracelens.trace import intervals, streams
 from tracelens.trace.tables import among
 
 _COMPUTE = ("kernel", "memset")
@@ -28,7 +28,7 @@ def measure(timeline: Timeline, clock: StepClock | None = None) -> Measured:
     """Step times, breakdown, GPU busy share and idle share over the kept steps."""
     kept = kept_steps.select(timeline)
     times = _step_times(timeline, kept, clock)
-    device = kept_steps.main_device(timeline)
+    device = streams.main_device(timeline.tables.ops)
     if device is None or not timeline.coverage.judged:
         return times, None, None, None
     parts = _parts(timeline, kept, device)

@@ -8,6 +8,7 @@ from tracelens.findings.detector import Detector
 from tracelens.messages import say
 from tracelens.model import Abstention, Finding
 from tracelens.trace import intervals
+from tracelens.units import ms
 
 ID = "dataloader_wait"
 LEAST_SHARE = 0.02
@@ -25,19 +26,20 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     kept = kept_steps.select(rank.timeline)
     loader = rank.timeline.tables.loader
     inside = intervals.intersect(intervals.union(loader["start_ns"], loader["end_ns"]), kept.covered)
-    waited_ns = round(intervals.total(inside) / kept.count)
+    waited_ns = rank.spent_ns(inside)
     idle_ns = rank.breakdown.parts["idle_dataloader"] if rank.breakdown else None
+    idle_ns = None if idle_ns is None else rank.baseline.idled(idle_ns)
     cost_ns = waited_ns if idle_ns is None else idle_ns
     if rank.share(cost_ns) < LEAST_SHARE:
         return ()
-    text = say("the loop is inside the DataLoader for {time} per step", time=rank.said(waited_ns))
+    text = say("the loop is inside the DataLoader for {time} per step", time=ms(waited_ns))
     if idle_ns is not None:
-        text = say("{text}, and the GPU idles {time} of it", text=text, time=rank.said(idle_ns))
+        text = say("{text}, and the GPU idles {time} of it", text=text, time=ms(idle_ns))
     else:
         text = say("{text}; no GPU work was recorded", text=text)
     batch = rank.owners.batch if rank.owners is not None else None
     evidence = say("{sentence}; {more}", sentence=text, more=batch.said) if batch is not None else text
-    return (rank.finding(ID, say("The loop waits for the DataLoader"), rank.on_baseline(cost_ns), evidence),)
+    return (rank.finding(ID, say("The loop waits for the DataLoader"), cost_ns, evidence),)
 
 
 DETECTOR = Detector(id=ID, passed=say("The DataLoader keeps up"), detect=_detect)

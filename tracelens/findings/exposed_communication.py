@@ -15,7 +15,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     """The cost is the time in which a collective runs alone. It contains the wait for the slowest rank."""
     if "gpu" not in rank.signals or rank.breakdown is None:
         return no_gpu(ID)
-    cost_ns = rank.on_baseline(rank.breakdown.known["communication_exposed"])
+    cost_ns = rank.baseline.worked(rank.breakdown.known["communication_exposed"])
     text = say(
         "collectives run {cost} per step with no kernel beside them; waiting for other ranks is part of it",
         cost=ms(cost_ns),

@@ -18,6 +18,7 @@ from tracelens.findings.analyzed_rank import calls_recorded
 from tracelens.findings.script_facts import ScriptFacts, read_script_facts
 from tracelens.messages import say, say_count
 from tracelens.model import InventoryItem, Run, Timeline, TraceTable
+from tracelens.trace import streams
 from tracelens.trace.tables import among
 from tracelens.trace.waits import kinds_of_calls
 
@@ -92,12 +93,11 @@ class _LoopRecord:
 
 def _loop_record(timeline: Timeline, run: Run | None, source: str | None) -> _LoopRecord:
     kept, ops = kept_steps.select(timeline), timeline.tables.ops
-    copies = ops[among(ops["kind"], "copy") & among(ops["direction"], "h2d") & kept.holds(ops["step"])]
     return _LoopRecord(
         timeline=timeline,
         kept=kept,
-        copies=copies,
-        main_device=kept_steps.main_device(timeline),
+        copies=ops[among(ops["kind"], "copy") & among(ops["direction"], "h2d") & kept.holds(ops["step"])],
+        main_device=streams.main_device(ops),
         loader=_recorded_loader(run, timeline.trace.rank),
         source=read_script_facts(source) if source is not None else None,
     )

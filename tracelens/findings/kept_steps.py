@@ -71,19 +71,6 @@ def select(timeline: Timeline) -> KeptSteps:
     return KeptSteps(np.array([-1]), np.array([first]), np.array([max(last, first + 1)]))
 
 
-def main_device(timeline: Timeline) -> int | None:
-    """The device that works most; None without GPU work."""
-    ops = timeline.tables.ops
-    device = ops["device"]
-    if not len(device):
-        return None
-    if (device == device[0]).all():
-        return int(device[0])
-    devices, place = np.unique(device, return_inverse=True)
-    busy = np.bincount(place, weights=(ops["end_ns"] - ops["start_ns"]))
-    return int(devices[busy.argmax()])
-
-
 def spans(rows: TraceTable, chosen: Mask | npt.NDArray[np.int64]) -> intervals.IntervalSet:
     """The set that the chosen rows of a table (a mask, or positions) cover."""
     return intervals.union(rows["start_ns"][chosen], rows["end_ns"][chosen])

@@ -9,7 +9,7 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu
 from tracelens.findings.signal_dependencies import unknown_waits
 from tracelens.messages import say
-from tracelens.model import Abstention, Finding
+from tracelens.model import ISSUING_KINDS, WORK_PARTS, Abstention, Finding
 from tracelens.trace.tables import among
 from tracelens.units import ms
 
@@ -38,8 +38,10 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if not kernels.any():
         return ()
     median_ns = float(np.median((ops["end_ns"] - ops["start_ns"])[kernels]))
-    cost_ns = rank.breakdown.known["idle_host"] + rank.breakdown.known["idle_launch"]
-    slow_host = rank.share(cost_ns) >= LEAST_SHARE and _busy_share(rank) <= MOST_BUSY and _other_cause(rank) is None
+    idle_ns = rank.breakdown.known["idle_host"] + rank.breakdown.known["idle_launch"]
+    cost_ns = rank.baseline.idled(_issuing_ns(rank) or idle_ns)
+    idle_share = rank.share(rank.baseline.idled(idle_ns))
+    slow_host = idle_share >= LEAST_SHARE and _busy_share(rank) <= MOST_BUSY and _other_cause(rank) is None
     if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:
         return ()
     text = say(
@@ -47,12 +49,16 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
         "the GPU idles {time} per step because the next launch is not there yet; {profiler}",
         launches=launches,
         median=median_ns / 1e3,
-        time=rank.said(cost_ns),
+        time=ms(cost_ns),
         profiler=_profiler_share(rank),
     )
-    return (
-        rank.finding(ID, say("The host cannot issue kernels as fast as they run"), rank.on_baseline(cost_ns), text),
-    )
+    return (rank.finding(ID, say("The host cannot issue kernels as fast as they run"), cost_ns, text),)
+
+
+def _issuing_ns(rank: AnalyzedRank) -> int:
+    """What issuing work owns of the idle time, without the lines of Python between: as the headline has it."""
+    owners = rank.owners.owners if rank.owners is not None else ()
+    return sum(owner.owned_ns for owner in owners if owner.kind in ISSUING_KINDS)
 
 
 def _profiler_share(rank: AnalyzedRank) -> str:
@@ -68,9 +74,7 @@ def _profiler_share(rank: AnalyzedRank) -> str:
 
 def _busy_share(rank: AnalyzedRank) -> float:
     parts = rank.breakdown.known if rank.breakdown is not None else {}
-    return rank.share(
-        sum(parts[name] for name in ("compute", "communication_exposed", "copy_exposed") if name in parts)
-    )
+    return rank.share(rank.baseline.worked(sum(parts[name] for name in WORK_PARTS if name in parts)))
 
 
 def _other_cause(rank: AnalyzedRank) -> str | None:

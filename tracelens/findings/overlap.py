@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tracelens.findings import kept_steps
 from tracelens.model import Overlap, Timeline, TraceTable
-from tracelens.trace import intervals
+from tracelens.trace import intervals, streams
 from tracelens.trace.tables import among
 
 RowPositions = npt.NDArray[np.int64]
@@ -21,7 +21,7 @@ RowPositions = npt.NDArray[np.int64]
 
 def measure(timeline: Timeline) -> Overlap | None:
     """Copies and streams of the kept steps on the device that works most."""
-    device = kept_steps.main_device(timeline)
+    device = streams.main_device(timeline.tables.ops)
     if device is None or not timeline.coverage.judged:
         return None
     kept = kept_steps.select(timeline)

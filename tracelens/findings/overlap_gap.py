@@ -6,6 +6,7 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import Detector, no_calls, no_gpu, without_copies
 from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Finding
+from tracelens.units import ms
 
 ID = "overlap_gap"
 
@@ -20,18 +21,19 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if overlap.h2d_blocking_ns is None:
         return no_calls(ID, rank)
     hidden = 100 * overlap.h2d_hidden_ns / overlap.h2d_ns
+    told = rank.baseline.worked
     text = say_count(
         "copies to the GPU take {time} per step, {hidden:.0f} % of it under computation, "
         "{exposed} not hidden, {blocking} of that while the next kernel waits; {count} stream in use",
         "copies to the GPU take {time} per step, {hidden:.0f} % of it under computation, "
         "{exposed} not hidden, {blocking} of that while the next kernel waits; {count} streams in use",
         overlap.streams_used,
-        time=rank.said(overlap.h2d_ns),
+        time=ms(told(overlap.h2d_ns)),
         hidden=hidden,
-        exposed=rank.said(overlap.h2d_exposed_ns),
-        blocking=rank.said(overlap.h2d_blocking_ns),
+        exposed=ms(told(overlap.h2d_exposed_ns)),
+        blocking=ms(told(overlap.h2d_blocking_ns)),
     )
-    cost_ns = rank.on_baseline(overlap.h2d_blocking_ns)
+    cost_ns = told(overlap.h2d_blocking_ns)
     return (rank.finding(ID, say("Copies are not hidden behind computation"), cost_ns, text),)
 
 

@@ -21,7 +21,9 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.messages import say
 from tracelens.model import Location, Stall, Timeline, TraceTable, Verdict
+from tracelens.trace import intervals, streams
 from tracelens.trace.waits import KINDS, kinds_of_calls
+from tracelens.units import ms
 
 RowPositions = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.signedinteger[Any]]
@@ -57,7 +59,10 @@ def group(timeline: Timeline) -> tuple[Stall, ...]:
     chosen = np.flatnonzero(kept.holds(waits["step"]) | waits["window_edge"])
     if not len(chosen):
         return ()
-    waits = waits[chosen].with_columns(position=chosen)
+    waits = waits[chosen]
+    starts, ends = waits["start_ns"], waits["start_ns"] + waits["wait_ns"]
+    idle = waits["wait_ns"] - intervals.covered(streams.working(timeline.tables.ops), starts, ends)
+    waits = waits.with_columns(position=chosen, idle_inside_ns=idle)
     keys = _keys(waits, kept.count)
     same = _alike(keys.edge, keys.api, keys.kind, keys.place, keys.position)
     order = np.argsort(same, kind="stable")
@@ -73,14 +78,15 @@ def with_exposed(stalls: tuple[Stall, ...], exposed: Mapping[str, int], step_ns:
 
 def described(stall: Stall, rank: AnalyzedRank) -> str:
     """'cudaDeviceSynchronize, 1 call per step, blocks the host for 310 µs, the GPU idles 120 µs for it'."""
-    told = {"call": f"{stall.call} ({stall.api})" if stall.call else stall.api, "time": rank.said(stall.wait_ns)}
+    told = {"call": f"{stall.call} ({stall.api})" if stall.call else stall.api, "time": ms(rank.waited_ns(stall))}
     if stall.calls_per_step == 1:
         text = say("{call}, 1 call per step, blocks the host for {time}", **told)
     else:
         calls = f"{stall.calls_per_step:.3g}"
         text = say("{call}, {calls} calls per step, blocks the host for {time}", calls=calls, **told)
-    idle_ns = stall.gpu_idle_ns
-    return text if idle_ns is None else say("{text}, the GPU idles {time} for it", text=text, time=rank.said(idle_ns))
+    if stall.gpu_idle_ns is None:
+        return text
+    return say("{text}, the GPU idles {time} for it", text=text, time=ms(rank.baseline.idled(stall.gpu_idle_ns)))
 
 
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
@@ -164,6 +170,7 @@ def _stall(waits: TraceTable, rows: RowPositions, keys: _StallKeys, steps: int) 
         waits=tuple(own["position"].tolist()),
         call=_call(own),
         step_share=None if edge else len(np.unique(step)) / steps,
+        idle_inside_ns=round(int(own["idle_inside_ns"].sum()) / steps),
     )
 
 

@@ -15,7 +15,7 @@ from tracelens.findings import debug_settings
 from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
 from tracelens.messages import capital, joined, say
-from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis
+from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis, on_baseline
 from tracelens.pipeline import Options
 from tracelens.schemes.loss import MOST_BUSY, REMOVABLE
 from tracelens.verify.compare import pooled_times, times
@@ -181,7 +181,7 @@ def _with_same_results(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) 
             text=lever.text,
         )
         return Unfixed(False, said, _to_try(diagnosis, lever))
-    busy = diagnosis.gpu_busy_share
+    busy = on_baseline(diagnosis).gpu_busy_share
     verdict = diagnosis.recommendation.verdict.rstrip(".")
     if busy is not None and busy >= MOST_BUSY:
         return Unfixed(True, f"{verdict}.")

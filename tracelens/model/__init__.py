@@ -11,6 +11,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     trace         one rank's trace as columns, and the queryable picture of it
     findings      where a step's time goes, who waits, what was found and what could not be judged
     owners        who owns the time of a step
+    baseline      how a recorded time becomes one of the step that is told of
     levers        what can be changed, and what is known of each change on one Run
     plan          Edits of the training loop, what they buy, the schemes made of them, the advice
     patch         files before and after, hunks, declined places
@@ -21,7 +22,15 @@ a diagnosis, and nothing here imports a heavy library at run time.
 """
 
 from tracelens.edit_kinds import UNSAFE_EDITS, EditKind, Tier
-from tracelens.model.diagnosis import Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, carried_over
+from tracelens.model.baseline import WORK_PARTS, Baseline, baseline
+from tracelens.model.diagnosis import (
+    Diagnosis,
+    IllustratedDiagnosis,
+    PlannedDiagnosis,
+    baseline_of,
+    carried_over,
+    on_baseline,
+)
 from tracelens.model.findings import (
     BREAKDOWN_PARTS,
     IDLE_PARTS,
@@ -53,7 +62,7 @@ from tracelens.model.levers import (
     ToggleKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
-from tracelens.model.owners import OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
+from tracelens.model.owners import ISSUING_KINDS, OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, UnsafeOffer
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
@@ -79,13 +88,16 @@ __all__ = [
     "BREAKDOWN_PARTS",
     "CRITERIA",
     "IDLE_PARTS",
+    "ISSUING_KINDS",
     "LEVER_FAMILIES",
     "LEVER_STATES",
     "OUTCOMES",
     "OWNER_KINDS",
     "TOGGLE_KINDS",
     "UNSAFE_EDITS",
+    "WORK_PARTS",
     "Abstention",
+    "Baseline",
     "BatchPart",
     "BatchTimes",
     "Binding",
@@ -158,6 +170,9 @@ __all__ = [
     "Verification",
     "WaitKind",
     "WhatIf",
+    "baseline",
+    "baseline_of",
     "carried_over",
     "counting",
+    "on_baseline",
 ]

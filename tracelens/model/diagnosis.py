@@ -8,9 +8,10 @@ IllustratedDiagnosis   and what only the pages show
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
+from tracelens.model.baseline import WORK_PARTS, Baseline, baseline
 from tracelens.model.findings import (
     Abstention,
     Breakdown,
@@ -74,6 +75,8 @@ class Diagnosis:
     """What the headline is about: a sentence is not read to find out, whatever its language."""
     loss_beside_waits: str = ""
     """The largest loss with its line, where that is neither a wait for the GPU nor the GPU's own work; else empty."""
+    told_of: Baseline | None = None
+    """What times of parts, waits and owners, and the two shares, were brought to; None: they are as recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +144,33 @@ class IllustratedDiagnosis(PlannedDiagnosis):
 def carried_over(diagnosis: Diagnosis) -> dict[str, Any]:
     """The fields of a Diagnosis by name: what the value of the next stage starts from."""
     return {field.name: getattr(diagnosis, field.name) for field in fields(diagnosis)}
+
+
+AnyDiagnosis = TypeVar("AnyDiagnosis", bound=Diagnosis)
+
+
+def baseline_of(diagnosis: Diagnosis) -> Baseline:
+    """How what was recorded becomes what is told, whether or not it has become so."""
+    recorded_ns = diagnosis.breakdown.wall_ns if diagnosis.breakdown is not None else diagnosis.owners.wall_ns
+    return diagnosis.told_of or baseline(diagnosis.steps, diagnosis.breakdown, recorded_ns)
+
+
+def on_baseline(diagnosis: AnyDiagnosis) -> AnyDiagnosis:
+    """With the recorded times of parts, waits and owners on the baseline, where findings and estimates are already;
+    what is there stays. People are told these; JSON keeps what was recorded, with the baseline beside it."""
+    if diagnosis.told_of is not None:
+        return diagnosis
+    told_of = baseline_of(diagnosis)
+    parts = None if diagnosis.breakdown is None else told_of.parts(diagnosis.breakdown)
+    busy = diagnosis.gpu_busy_share
+    if parts is not None and busy is not None and parts.wall_ns > 0:
+        busy = sum(ns for part, ns in parts.known.items() if part in WORK_PARTS) / parts.wall_ns
+    return replace(
+        diagnosis,
+        breakdown=parts,
+        gpu_busy_share=busy,
+        idle_share=None if diagnosis.idle_share is None or busy is None else 1 - busy,
+        stalls=tuple(map(told_of.stall, diagnosis.stalls)),
+        owners=told_of.owners(diagnosis.owners),
+        told_of=told_of,
+    )

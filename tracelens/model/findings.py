@@ -16,10 +16,6 @@ IDLE_PARTS = ("idle_sync", "idle_dataloader", "idle_host", "idle_launch", "idle_
 BREAKDOWN_PARTS = ("compute", "communication_exposed", "copy_exposed", *IDLE_PARTS)
 
 
-INFLATED = 1.1
-"""Recorded steps that are a tenth longer than unprofiled ones: then the shares of both are told."""
-
-
 @dataclass(frozen=True, slots=True)
 class StepTimes:
     """Step statistics over the kept steps. `unprofiled_median_ns` is W0's, None where it was not recorded."""
@@ -46,14 +42,6 @@ class StepTimes:
         if self.measured_ns:
             return "measured"
         return "unprofiled" if self.unprofiled_median_ns else "recorded"
-
-    def unprofiled_busy_share(self, recorded: float | None) -> float | None:
-        """The GPU's share (0 to 1) of an unprofiled step, from that of the recorded ones: its own work takes the same
-        time in both. None where it is not known, and where the profiler makes no difference worth a word."""
-        unprofiled = self.unprofiled_median_ns
-        if recorded is None or not unprofiled or self.median_ns < INFLATED * unprofiled:
-            return None
-        return min(1.0, recorded * self.median_ns / unprofiled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +89,8 @@ class Stall:
     """The user's call that waited (`Tensor.item`, …), where the recording knows it."""
     step_share: float | None = None
     """Share of the kept steps in which it waits at all: ten reads in every tenth step are 1 call per step, and 0.1."""
+    idle_inside_ns: int | None = None
+    """How much of `wait_ns` the GPU idles, whoever owns that; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

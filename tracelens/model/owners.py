@@ -24,6 +24,8 @@ OwnerKind = Literal[
 ]
 OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
 HOST_KINDS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator", "optimizer", "backward", "launch")
+ISSUING_KINDS: tuple[OwnerKind, ...] = ("launch", "backward", "optimizer")
+"""Beside a GPU: the host issues its work, in the forward pass and between, in backward, and in the optimizer."""
 GAP_FILLERS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator")
 FILLS_SHARE = 0.2
 """Of the idle time that the host makes: with less, issuing work is what the GPU waits for."""
@@ -116,6 +118,12 @@ class Owner:
     """Of a DataLoader; None where that was not recorded."""
     remedies: tuple[str, ...] = ()
     """Ids of levers."""
+
+    @property
+    def is_gpu_work(self) -> bool:
+        """Whether the GPU works while it holds the step; of copies those that nothing hides, not who waits for one."""
+        exposed_copies = self.kind == "copy" and self.callee is None and not self.locations
+        return self.kind in ("gpu", "communication") or exposed_copies
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from tracelens.report import formatting, screen_text, terminal, wording
 from tracelens.report.first_screen import costly_lines, subject, time_columns
 from tracelens.report.formatting import short_ms
 from tracelens.report.json import trace_name
-from tracelens.report.on_baseline import on_baseline
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
 
@@ -32,20 +31,19 @@ STALL_ROWS = 12
 def blocks(
     diagnosis: Diagnosis, style: TerminalStyle, next_command: str, opinion: SecondOpinion | None
 ) -> Iterator[RenderableType]:
-    shown = on_baseline(diagnosis)
     yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
     if style.everything:
-        yield from _breakdown(shown)
-        yield from _stalls(shown, style)
-        yield from _findings(shown)
+        yield from _breakdown(diagnosis)
+        yield from _stalls(diagnosis, style)
+        yield from _findings(diagnosis)
         yield from abstentions(diagnosis)
         yield from method(diagnosis)
     else:
         lines = costly_lines(diagnosis)
         yield from screen_text.annotated(lines, time_columns(diagnosis))
-        yield from _breakdown(shown)
-        yield from _short_findings(shown)
+        yield from _breakdown(diagnosis)
+        yield from _short_findings(diagnosis)
         yield from _short_abstentions(diagnosis)
         if opinion is None:
             yield terminal.paragraph(say("With -v: each wait, the evidence, how it was recorded."), "dim")
@@ -74,8 +72,8 @@ def method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     yield terminal.paragraph(joined(", ", recorded(diagnosis)))
     yield terminal.paragraph(
         say(
-            "Times of waits and parts are their shares of a recorded step, on the step time above; "
-            "evidence is as recorded."
+            "The profiler slows Python, not kernels: the GPU's work is as recorded, and the rest of a recorded step is "
+            "scaled to fill the step time above."
         )
     )
 
@@ -125,11 +123,7 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     recorded_ns = steps.median_ns if steps.certain else None
     chips.append(say("{time} per step recorded", time=formatting.milliseconds(recorded_ns)))
     if steps.unprofiled_median_ns is not None:
-        busy = steps.unprofiled_busy_share(diagnosis.gpu_busy_share)
         chips.append(say("{time} without the profiler", time=formatting.milliseconds(steps.unprofiled_median_ns)))
-        if busy is not None:
-            share = formatting.percent(busy)
-            chips[-1] = say("{time}, of which the GPU works {share}", time=chips[-1], share=share)
     return tuple(chips)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tracelens.messages import joined, say, value_in
-from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis
+from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis, on_baseline
 from tracelens.report import annotated_source, first_screen, formatting, next_commands, wording
 from tracelens.report.annotated_source import AnnotatedFile
 from tracelens.report.first_screen import FirstScreen
@@ -67,6 +67,7 @@ class ReportAnswer:
 
 def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
     """Everything of the first screen."""
+    diagnosis = on_baseline(diagnosis)
     screen, command = first_screen.first_screen(diagnosis), _command(diagnosis)
     title, sub = _unstopped(diagnosis.headline or wording.verdict(diagnosis)), screen.instead or screen.verdict
     return ReportAnswer(
@@ -85,7 +86,7 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
 
 
 def _undo(command: str, diagnosis: PlannedDiagnosis) -> str:
-    writes = command.split()[1:2] in (["apply"], ["fix"])
+    writes = command.split()[1:2] == ["apply"]  # fix asks before it writes, and says then how to take it out
     return next_commands.line("revert", *next_commands.which(diagnosis)) if writes else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tracelens.messages import say
-from tracelens.model import Diagnosis, Stall
+from tracelens.model import Diagnosis, Stall, on_baseline
 
 WAITING = ("device", "stream", "event", "d2h")
 """Kinds of wait that the budget on synchronizations counts: each makes the host wait for the GPU."""
@@ -66,7 +66,7 @@ def judge_budgets(
             limits.exposed_ms,
             " ms",
         ),
-        (say("idle share of the GPU"), diagnosis.idle_share, limits.idle_share, ""),
+        (say("idle share of the GPU"), on_baseline(diagnosis).idle_share, limits.idle_share, ""),
         (say("step time"), None if step_ns is None else step_ns / 1e6, limits.step_ms, " ms"),
     )
     return tuple(BudgetResult(name, value, limit, unit) for name, value, limit, unit in values if limit is not None)

@@ -161,8 +161,9 @@ def method(diagnosis: Diagnosis) -> Section:
     }[steps.baseline_source]
     lede = say(
         "Every time on this page is per step at one baseline, {step}: {baseline}. "
-        "Recorded times are multiplied to it ({recorded} with the profiler), predictions are "
-        "the baseline times a ratio. Only the tables of waits, copies and single steps are as recorded.",
+        "A recorded step takes {recorded} with the profiler, which slows Python and not kernels: the GPU's work is as "
+        "recorded, the rest is scaled to fill the baseline. Predictions are the baseline times a ratio. The timeline, "
+        "single steps and ranks are as recorded.",
         step=milliseconds(steps.best_known_ns),
         baseline=baseline,
         recorded=milliseconds(steps.median_ns),

@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from tracelens.messages import capital, joined, say, say_count
-from tracelens.model import Diagnosis, Lever, Location, PlannedDiagnosis, Verification, counting
+from tracelens.model import (
+    ISSUING_KINDS,
+    Diagnosis,
+    Lever,
+    Location,
+    PlannedDiagnosis,
+    Verification,
+    counting,
+    on_baseline,
+)
 from tracelens.report import (
     edit_excerpt,
     formatting,
@@ -28,7 +37,6 @@ from tracelens.report import (
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.formatting import DASH, short_ms
 from tracelens.report.line_times import CostlyLine
-from tracelens.report.on_baseline import factor
 from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
 from tracelens.units import percent_range, step_ms
@@ -56,6 +64,8 @@ class LeverRow:
     gain: str
     evidence: str
     id: str = ""
+    state: str = "not_tried"
+    """How it is known: measured, predicted, or not at all."""
     command: str = ""
     """What to type for it; empty where nothing can be."""
     like_last: bool = False
@@ -104,6 +114,7 @@ class FirstScreen:
 
 def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> FirstScreen:
     """Everything that the first screen says. `typed`: paths and options of the user, for the commands."""
+    diagnosis = on_baseline(diagnosis)
     rows, then, edit = lever_order.ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
     shown, lines = lever_order.first_levers(rows, diagnosis), costly_lines(diagnosis)
     return FirstScreen(
@@ -147,7 +158,7 @@ def time_columns(diagnosis: Diagnosis) -> tuple[str, str]:
 
 def subject(diagnosis: Diagnosis) -> str:
     """'train.py on NVIDIA H200: 25.4 ms per step, GPU busy 62 %'."""
-    steps, busy = diagnosis.steps, diagnosis.gpu_busy_share
+    steps, busy = diagnosis.steps, on_baseline(diagnosis).gpu_busy_share
     script = diagnosis.run.script if diagnosis.run else None
     name = PurePath(script or diagnosis.timeline.trace.path).name
     unsure = steps.source == "none"
@@ -214,11 +225,11 @@ def _no_line(diagnosis: PlannedDiagnosis) -> str:
     if not looked or costly_lines(diagnosis):
         return ""
     said = say("No single line waits for a tenth of the step.")
-    issuing = [owner.owned_ns for owner in diagnosis.owners.owners if owner.kind in ("launch", "backward", "optimizer")]
+    issuing = [owner.owned_ns for owner in diagnosis.owners.owners if owner.kind in ISSUING_KINDS]
     idle_ns = line_times.idle_ns(diagnosis)
     if idle_ns is None or sum(issuing) < LEAST_ANSWER_SHARE * diagnosis.owners.wall_ns:
         return said
-    times = (step_ms(ns, diagnosis.steps.best_known_ns) for ns in (idle_ns, sum(issuing) * factor(diagnosis)))
+    times = (step_ms(ns, diagnosis.steps.best_known_ns) for ns in (idle_ns, sum(issuing)))
     told = dict(zip(("idle", "launching"), times, strict=True))
     launches = say("The GPU idles {idle} ms of a step, {launching} of them while Python launches kernels.", **told)
     return joined(" ", [launches, said])
@@ -289,7 +300,7 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
         zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
     )
     spread = say("{step} ({low} to {high})", **told)
-    return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id)
+    return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id, lever.state)
 
 
 def _places(lever: Lever, diagnosis: PlannedDiagnosis) -> Sequence[Location]:
@@ -302,8 +313,9 @@ def _places(lever: Lever, diagnosis: PlannedDiagnosis) -> Sequence[Location]:
 def acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
     """What the owners that it is a remedy of hold of a step; it cannot save more. None where it is nobody's remedy."""
     name = lever.id.partition("=")[0]
-    held = [owner.owned_ns for owner in diagnosis.owners.owners if {name, lever.id} & set(owner.remedies)]
-    return round(sum(held) * factor(diagnosis)) if held else None
+    owners = on_baseline(diagnosis).owners.owners
+    held = [owner.owned_ns for owner in owners if {name, lever.id} & set(owner.remedies)]
+    return sum(held) if held else None
 
 
 def _instead(diagnosis: PlannedDiagnosis) -> str:

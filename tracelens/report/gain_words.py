@@ -5,6 +5,8 @@ In: a Speedup and how it is known, or an Estimate. Out: a word, the same in ever
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tracelens.messages import say
 from tracelens.model import Estimate, Speedup
 from tracelens.report import formatting
@@ -29,3 +31,13 @@ def of_estimate(estimate: Estimate) -> str:
     """The same of an Estimate."""
     known = Speedup(estimate.speedup, estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)
     return gained(known, measured=estimate.evidence == "measured")
+
+
+def ranges(states: Iterable[str]) -> str:
+    """How sure the ranges are of what is known in these ways (a lever's state); empty where nothing is."""
+    known = set(states)
+    if {"measured", "predicted"} <= known:
+        return say("Ranges are 95 % sure where measured, 80 % where predicted.")
+    if "measured" in known:
+        return say("Ranges are 95 % sure.")
+    return say("Ranges are 80 % sure.") if "predicted" in known else ""

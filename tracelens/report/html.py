@@ -22,7 +22,15 @@ from markupsafe import Markup, escape
 import tracelens
 from tracelens import messages
 from tracelens.messages import joined, say, say_count, shown
-from tracelens.model import CRITERIA, Diagnosis, IllustratedDiagnosis, PlannedDiagnosis, Scheme, SecondOpinion
+from tracelens.model import (
+    CRITERIA,
+    Diagnosis,
+    IllustratedDiagnosis,
+    PlannedDiagnosis,
+    Scheme,
+    SecondOpinion,
+    on_baseline,
+)
 from tracelens.report import (
     annotated_source,
     answer,
@@ -63,6 +71,7 @@ def render(
     """The page. With `none` no line of the user's source occurs in it. `opinion`: HTA's."""
     if source == "none":
         diagnosis = replace(diagnosis, sources={})
+    recorded, diagnosis = diagnosis, on_baseline(diagnosis)
     style, script = _asset("assets/report.css"), "\n".join(_asset(f"assets/{name}.js") for name in SCRIPTS)
     template, content = _environment().get_template("template.html"), _content(diagnosis, source)
     translations = messages.catalogue()
@@ -75,7 +84,7 @@ def render(
         script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        document=json.document(diagnosis),
+        document=json.document(recorded),
         holds=_holds(diagnosis, content),
         **content,
         folded=evidence.folded(diagnosis, opinion),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelens.messages import joined, say
-from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification
+from tracelens.model import Diagnosis, Estimate, Goal, Patch, PlannedDiagnosis, Scheme, Verification, on_baseline
 from tracelens.report import formatting, markdown, next_commands, sections, verification_rows, wording
 from tracelens.report.analysis_text import recorded
 from tracelens.report.ascii_timeline import strip
@@ -59,7 +59,7 @@ def page(diagnosis: PlannedDiagnosis, subject: Subject | None, typed: Sequence[s
 
 def record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str] = ()) -> str:
     """The record alone."""
-    return document(_record(diagnosis, subject, typed))
+    return document(_record(on_baseline(diagnosis), subject, typed))
 
 
 def _record(diagnosis: PlannedDiagnosis, subject: Subject, typed: Sequence[str]) -> Iterator[str]:

@@ -36,6 +36,7 @@ from tracelens.model import (
     Stall,
     StepTimes,
     Trace,
+    on_baseline,
 )
 from tracelens.report import issues, next_commands, wording
 
@@ -69,7 +70,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "verdict": wording.verdict(diagnosis),
         "headline": diagnosis.headline,
         "headline_kind": diagnosis.headline_kind,
-        "baseline": _baseline(diagnosis.steps),
+        "baseline": _baseline(diagnosis),
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
         "coverage": _coverage(diagnosis.timeline.coverage),
@@ -94,15 +95,18 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
     }
 
 
-def _baseline(steps: StepTimes) -> dict[str, Any]:
-    """The one step time; null with the reason where there is none: the length of a recording is not that of a step."""
-    reason = None
+def _baseline(diagnosis: Diagnosis) -> dict[str, Any]:
+    """The one step time, and how much of it the GPU works; null with the reason where there is none: the length of a
+    recording is not that of a step."""
+    steps, reason = diagnosis.steps, None
     if steps.source == "none":
         reason = say("no steps were found: times are of the whole recording")
     elif not steps.certain:
         reason = say("a part of the recording is missing, so the steps in it are not known for certain")
     step_ns = steps.best_known_ns if reason is None else None
-    return {"step_us": microseconds(step_ns), "source": steps.baseline_source, "reason": reason}
+    busy = on_baseline(diagnosis).gpu_busy_share if reason is None else None
+    told = {"step_us": microseconds(step_ns), "source": steps.baseline_source, "reason": reason}
+    return {**told, "gpu_busy_share": busy}
 
 
 def _plan(diagnosis: PlannedDiagnosis) -> dict[str, Any]:

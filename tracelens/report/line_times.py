@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall
+from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall, baseline_of, on_baseline
 from tracelens.report import wording
 from tracelens.report.formatting import SMALL_NS
-from tracelens.report.on_baseline import factor
+from tracelens.trace import intervals, streams
 
 OFTEN = 0.5
 """Calls per step. What waits more rarely may stand outside the loop of the steps."""
@@ -42,16 +42,16 @@ class CostlyLine:
 
 
 def line_times(diagnosis: Diagnosis) -> Mapping[Line, CostlyLine]:
-    """Every line of which a time is known, in the order of the source; recorded times brought to the baseline."""
-    scale = factor(diagnosis)
+    """Every line of which a time is known, in the order of the source; on the baseline."""
+    diagnosis = on_baseline(diagnosis)
     blocked, idle = _blocked(diagnosis), _idle(diagnosis)
     at = {(place.path, place.line): place for place in (*blocked, *idle) if place.line is not None}
     return {
         key: CostlyLine(
             at[key],
             source_line(diagnosis.sources, at[key]),
-            _scaled(_sum_at(blocked, key), scale),
-            _scaled(_sum_at(idle, key), scale),
+            _sum_at(blocked, key),
+            _sum_at(idle, key),
         )
         for key in sorted(at)
     }
@@ -66,10 +66,8 @@ def elsewhere_ns(diagnosis: Diagnosis, lines: Iterable[CostlyLine]) -> int | Non
 
 def idle_ns(diagnosis: Diagnosis) -> int | None:
     """How long the GPU idles in a step, on the baseline; None without a GPU."""
-    if diagnosis.breakdown is None:
-        return None
-    parts = diagnosis.breakdown.known.items()
-    return round(sum(ns for part, ns in parts if part.startswith("idle_")) * factor(diagnosis))
+    parts = on_baseline(diagnosis).breakdown
+    return None if parts is None else sum(ns for part, ns in parts.known.items() if part.startswith("idle_"))
 
 
 def untimed(diagnosis: Diagnosis, line: Line) -> CostlyLine:
@@ -123,27 +121,29 @@ def _blocked(diagnosis: Diagnosis) -> Mapping[Location, int]:
     asked = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
     place = place_of(asked, diagnosis) if asked is not None and loader.has_workers else None
     if place is not None:
-        out[place] += round(loader.ns)
+        out[place] += loader.ns
     return out
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderTime:
-    """What the training thread spends in the DataLoader in a recorded step: waiting for workers, else working."""
+    """What the training thread spends in the DataLoader in a step: waiting for workers, else working."""
 
-    ns: float
+    ns: int
     has_workers: bool
 
 
 def loader_time(diagnosis: Diagnosis) -> LoaderTime:
-    """Zero where the recording has no marks of a DataLoader."""
+    """On the baseline; zero where the recording has no marks of a DataLoader."""
     table, steps = diagnosis.timeline.tables.loader, diagnosis.timeline.tables.steps
     count = int(steps["kept"].sum())
     if not len(table) or not count:
-        return LoaderTime(0.0, False)
+        return LoaderTime(0, False)
     kept = table[np.isin(table["step"], np.flatnonzero(steps["kept"]))]
     workers = any(BY_WORKERS in name for name in table["name"].used())
-    return LoaderTime(float((kept["end_ns"] - kept["start_ns"]).sum()) / count, workers)
+    spans = intervals.union(kept["start_ns"], kept["end_ns"])
+    idle_ns = streams.idle_inside(diagnosis.timeline.tables.ops, spans)
+    return LoaderTime(baseline_of(diagnosis).spent(intervals.total(spans) // count, idle_ns // count), workers)
 
 
 def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
@@ -199,7 +199,3 @@ def _sum_at(times: Mapping[Location, int], key: Line) -> int | None:
     """Of all places on one line; None where nothing is known of it."""
     own = [ns for place, ns in times.items() if (place.path, place.line) == key]
     return sum(own) if own else None
-
-
-def _scaled(ns: int | None, scale: float) -> int | None:
-    return None if ns is None else round(ns * scale)

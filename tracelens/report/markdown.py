@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tracelens.messages import say
-from tracelens.model import Diagnosis, PlannedDiagnosis
+from tracelens.model import Diagnosis, PlannedDiagnosis, on_baseline
 from tracelens.report import formatting, lever_section, next_commands, sections, wording
 from tracelens.report.analysis_text import recorded
 from tracelens.report.compare import JUDGED, Comparison, TimeChange
@@ -24,7 +24,7 @@ ROWS = 12
 
 def summary(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> str:
     """Verdict, levers, where a step goes, the waits, what could not be judged, the next command."""
-    return document(_summary(diagnosis, typed))
+    return document(_summary(on_baseline(diagnosis), typed))
 
 
 def comparison(result: Comparison, next_command: str) -> str:

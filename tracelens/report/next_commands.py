@@ -13,7 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from tracelens.messages import say
-from tracelens.model import Diagnosis, Lever, PlannedDiagnosis, Run, Stage, UnsafeOffer, Verification, counting
+from tracelens.model import (
+    Diagnosis,
+    Lever,
+    PlannedDiagnosis,
+    Run,
+    Stage,
+    UnsafeOffer,
+    Verification,
+    counting,
+    on_baseline,
+)
 
 SEEDS_INTERVAL = 10
 MOSTLY_BUSY = 0.5
@@ -130,7 +140,7 @@ def worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
     time."""
     if diagnosis.headline_kind == "unjudged":
         return ()
-    busy = (diagnosis.gpu_busy_share or 0.0) >= MOSTLY_BUSY
+    busy = (on_baseline(diagnosis).gpu_busy_share or 0.0) >= MOSTLY_BUSY
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
     if not busy:
         ways = MOST_WAYS_TO_COMPILE if diagnosis.gpu_busy_share is not None else 1

@@ -9,9 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tracelens.messages import say
-from tracelens.model import Diagnosis, IllustratedDiagnosis, Lever, PlannedDiagnosis, Verification, counting
+from tracelens.model import (
+    Diagnosis,
+    DrawnStep,
+    IllustratedDiagnosis,
+    Lever,
+    PlannedDiagnosis,
+    Verification,
+    counting,
+    on_baseline,
+)
 from tracelens.report import lever_names
-from tracelens.report.on_baseline import factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +110,7 @@ def _busy(diagnosis: PlannedDiagnosis, step_ns: float, trial: Verification | Non
     """The same work of the GPU in a shorter step, with the copies that the changed version makes. Where that is more
     than the step (processes differ), the share that its recorded window has."""
     if trial is None:
-        share, base_ns = diagnosis.gpu_busy_share, diagnosis.steps.best_known_ns
+        share, base_ns = on_baseline(diagnosis).gpu_busy_share, diagnosis.steps.best_known_ns
         return None if share is None else min(1.0, share * base_ns / step_ns)
     recorded, kernels_ns = trial.window("after").get("gpu_busy_share"), kernel_ns(diagnosis)
     copied_ns = exposed_copies_ns(trial)
@@ -115,8 +123,9 @@ def kernel_ns(diagnosis: Diagnosis) -> float | None:
     """How long the GPU computes and communicates in a step, on the baseline; None without a GPU."""
     if diagnosis.breakdown is None or "gpu" not in diagnosis.timeline.trace.signals:
         return None
-    known = diagnosis.breakdown.known
-    return factor(diagnosis) * (known.get("compute", 0) + known.get("communication_exposed", 0))
+    parts = on_baseline(diagnosis).breakdown
+    known = parts.known if parts is not None else {}
+    return known.get("compute", 0) + known.get("communication_exposed", 0)
 
 
 def exposed_copies_ns(trial: Verification) -> float | None:
@@ -129,14 +138,20 @@ def exposed_copies_ns(trial: Verification) -> float | None:
 
 
 def _busy_as_drawn(diagnosis: PlannedDiagnosis, then: BestLever) -> BestLever:
-    """With what the GPU does in the step that was predicted: a change of copies changes their time, too."""
+    """With the copies of the step that was predicted, which a change of copies changes; its kernels are the same."""
     steps = diagnosis.drawn if isinstance(diagnosis, IllustratedDiagnosis) else ()
     drawn = next((step for step in steps if step.scheme == then.lever), None)
-    if drawn is None or then.trial is not None or then.busy_share is None:
+    kernels_ns = kernel_ns(diagnosis)
+    if drawn is None or kernels_ns is None or then.trial is not None or then.busy_share is None:
         return then
-    worked = [(bar.start_ns, bar.end_ns) for bar in drawn.bars if bar.lane != "host"]
-    busy_ns = factor(diagnosis) * union_ns(worked)
-    return replace(then, busy_share=min(1.0, busy_ns / max(then.step_ns, 1)))
+    return replace(then, busy_share=min(1.0, (kernels_ns + drawn_copies_ns(drawn)) / max(then.step_ns, 1)))
+
+
+def drawn_copies_ns(drawn: DrawnStep) -> int:
+    """How long the GPU copies in a predicted step and does nothing else."""
+    on_gpu = [bar for bar in drawn.bars if bar.lane != "host"]
+    worked = union_ns((bar.start_ns, bar.end_ns) for bar in on_gpu if not bar.name.startswith("Memcpy"))
+    return union_ns((bar.start_ns, bar.end_ns) for bar in on_gpu) - worked
 
 
 def union_ns(spans: Iterable[tuple[int, int]]) -> int:

@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from tracelens.messages import joined, say, say_count, shown
-from tracelens.report import edit_excerpt, terminal
+from tracelens.report import edit_excerpt, gain_words, terminal
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, says, short_ms
@@ -163,6 +163,8 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
         yield say("An event is a mark in the GPU's queue.")
     if any(row.step == DASH for row in rows):
         yield say("not tried: what it gains here, only a trial tells.")
+    if ranges := gain_words.ranges(row.state for row in rows if row.step != DASH):
+        yield ranges
 
 
 def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:

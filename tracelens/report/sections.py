@@ -6,11 +6,21 @@ Times that stand beside the step are brought to the one baseline; evidence is as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracelens.messages import joined, say, say_count
-from tracelens.model import Diagnosis, Measure, Owner, PlannedDiagnosis, Scheme, Stage, Stall
+from tracelens.model import (
+    ISSUING_KINDS,
+    Diagnosis,
+    Measure,
+    Owner,
+    PlannedDiagnosis,
+    Scheme,
+    Stage,
+    Stall,
+    on_baseline,
+)
 from tracelens.report import gain_words, next_commands, wording
 from tracelens.report.formatting import (
     DASH,
@@ -22,12 +32,17 @@ from tracelens.report.formatting import (
     said_columns,
     short_ms,
 )
-from tracelens.report.on_baseline import factor, on_baseline
 from tracelens.report.text import MET, by_rank
 from tracelens.units import known_by, step_ms
 
 SMALLEST_OWNER = 0.005
 """Of the step. What owns less is added up in the last row."""
+LAUNCHING = {
+    "launch": say("forward pass and the rest"),
+    "backward": say("backward pass"),
+    "optimizer": say("optimizer"),
+}
+"""Parts of the loop that issue the GPU's work, which the headline has as one sum."""
 
 
 class Code(str):
@@ -72,33 +87,32 @@ class Section:
 
 def step_parts(diagnosis: Diagnosis) -> Section | None:
     """The parts of a step on the baseline; None without a GPU."""
-    scale = factor(diagnosis)
     rows = tuple(
-        (wording.PARTS[part][0], wording.PARTS[part][1], short_ms(ns * scale), percent(share, 1))
-        for part, ns, share in wording.shown_parts(diagnosis.breakdown)
+        (wording.PARTS[part][0], wording.PARTS[part][1], short_ms(ns), percent(share, 1))
+        for part, ns, share in wording.shown_parts(on_baseline(diagnosis).breakdown)
     )
     if not rows:
         return None
     base = diagnosis.steps.best_known_ns
     told = step_ms(base, base)
-    lede = say("Shares of the recorded steps, shown at {base} ms per step; each moment has one owner.", base=told)
+    lede = say("Of a step of {base} ms; each moment has one owner.", base=told)
     table = Table((say("part"), say("what it is"), "ms", say("share")), rows, frozenset({2, 3}))
     return Section("parts", say("Where a step goes"), lede=lede, table=table)
 
 
 def owners(diagnosis: Diagnosis) -> Section | None:
     """Who holds the step, the largest first; None where nobody is known."""
+    diagnosis = on_baseline(diagnosis)
     known = [owner for owner in diagnosis.owners.owners if owner.owned_ns > 0]
-    large = [owner for owner in known if diagnosis.owners.share(owner) >= SMALLEST_OWNER]
+    large = [owner for owner in known if diagnosis.owners.share(owner) >= SMALLEST_OWNER or owner.kind in ISSUING_KINDS]
     if not large:
         return None
-    scale = factor(diagnosis)
-    rows = [_owner(owner, diagnosis, scale) for owner in large]
+    rows = list(_owner_rows(large, diagnosis))
     rest = sum(owner.owned_ns for owner in known) - sum(owner.owned_ns for owner in large)
     if rest > 0:
         share = rest / diagnosis.owners.wall_ns
         smaller = say("{count} smaller", count=len(known) - len(large))
-        rows.append((smaller, "", short_ms(rest * scale), percent(share, 1), DASH))
+        rows.append((smaller, "", short_ms(rest), percent(share, 1), DASH))
     columns = (say("who holds it"), say("where"), "ms", say("share"), say("without it"))
     note = say(
         "“Without it” is what a step is shorter by when this alone is gone, predicted; what overlaps is not added up."
@@ -106,12 +120,34 @@ def owners(diagnosis: Diagnosis) -> Section | None:
     return Section("owners", say("Who holds it"), table=Table(columns, tuple(rows), frozenset({2, 3, 4})), note=note)
 
 
-def _owner(owner: Owner, diagnosis: Diagnosis, scale: float) -> tuple[str, ...]:
+def _owner_rows(owners: Sequence[Owner], diagnosis: Diagnosis) -> Iterator[tuple[str, ...]]:
+    """The largest first. All that launches is one sum, as in the headline, with its parts of the loop below."""
+    launching = [owner for owner in owners if diagnosis.breakdown is not None and owner.kind in ISSUING_KINDS]
+    summed = launching if len(launching) > 1 else []
+    rest = [owner for owner in owners if owner not in summed]
+    whole_ns = sum(owner.owned_ns for owner in summed)
+    for owner in rest:
+        if owner.owned_ns >= whole_ns:
+            yield _owner(owner, diagnosis)
+    if summed:
+        share = percent(whole_ns / max(diagnosis.owners.wall_ns, 1), 1)
+        yield say("Launching kernels"), "", short_ms(whole_ns), share, DASH
+    for owner in summed:
+        _, *cells = _owner(owner, diagnosis)
+        part = LAUNCHING[owner.kind]
+        part = say("{name}: {call}", name=part, call=owner.callee) if _called(owner) else part
+        yield say("of it: {part}", part=part), *cells
+    for owner in rest:
+        if owner.owned_ns < whole_ns:
+            yield _owner(owner, diagnosis)
+
+
+def _owner(owner: Owner, diagnosis: Diagnosis) -> tuple[str, ...]:
     name = _who(owner)
     where = Code(wording.places(owner.locations)) if owner.locations else ""
     known = owner.recoverable_ns is not None and owner.recoverable_ns > 0
     saves = f"−{short_ms(owner.recoverable_ns)}" if known else DASH
-    return name, where, short_ms(owner.owned_ns * scale), percent(diagnosis.owners.share(owner), 1), saves
+    return name, where, short_ms(owner.owned_ns), percent(diagnosis.owners.share(owner), 1), saves
 
 
 def _who(owner: Owner) -> str:
@@ -119,9 +155,14 @@ def _who(owner: Owner) -> str:
     count = 1 + (owner.group or "").count("+")
     if owner.kind == "wait" and count > 1:
         return say("{count} waits for the GPU", count=count)
-    called = owner.callee if owner.callee and not owner.callee.endswith("DataLoaderIter.__next__") else None
     name = wording.OWNERS[owner.kind]
-    return say("{name}: {call}", name=name, call=called) if called else name
+    return say("{name}: {call}", name=name, call=owner.callee) if _called(owner) else name
+
+
+def _called(owner: Owner) -> bool:
+    """Whether its call says more than its name."""
+    name = owner.callee or ""
+    return name not in ("", owner.kind) and not name.endswith("DataLoaderIter.__next__")
 
 
 # ---------------------------------------------------------------------------------------------------------- waits

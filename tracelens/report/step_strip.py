@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracelens.messages import joined, say
-from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification
+from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification, on_baseline
 from tracelens.report import line_times, wording
-from tracelens.report.on_baseline import factor
-from tracelens.report.outcome import BestLever, exposed_copies_ns, union_ns
+from tracelens.report.outcome import BestLever, drawn_copies_ns, exposed_copies_ns, kernel_ns
 from tracelens.units import step_ms
 
 TICKS = 5
@@ -175,18 +174,18 @@ def _recordings(steps: Sequence[StripStep], then: BestLever | None) -> str:
 
 
 def _now(diagnosis: Diagnosis, base_ns: int) -> Totals:
-    scale = factor(diagnosis)
+    diagnosis = on_baseline(diagnosis)
     out: Totals = {}
     calls = [stall for stall in diagnosis.stalls if stall.verdict != "window_edge"]
-    copies = scale * sum(stall.wait_ns for stall in calls if stall.kind == "h2d")
-    waits = scale * sum(stall.wait_ns for stall in calls if stall.kind != "h2d")
+    copies = sum(stall.wait_ns for stall in calls if stall.kind == "h2d")
+    waits = sum(stall.wait_ns for stall in calls if stall.kind != "h2d")
     loader_kind, loader_ns = loader(diagnosis)
     if calls or loader_ns:
-        out[PYTHON] = _host(base_ns, loader_kind, scale * loader_ns, copies, waits)
+        out[PYTHON] = _host(base_ns, loader_kind, loader_ns, copies, waits)
     parts = diagnosis.breakdown
     if parts is not None and "gpu" in diagnosis.timeline.trace.signals:
-        known = {part: scale * ns for part, ns in parts.known.items()}
-        loader_idle = known.pop("idle_dataloader", 0.0)
+        known = dict(parts.known)
+        loader_idle = known.pop("idle_dataloader", 0)
         idle = sum(ns for part, ns in known.items() if part.startswith("idle_"))
         out[GPU] = (
             ("lost", loader_idle),
@@ -199,7 +198,7 @@ def _now(diagnosis: Diagnosis, base_ns: int) -> Totals:
 
 
 def loader(diagnosis: Diagnosis) -> tuple[str, float]:
-    """What the training thread does in the DataLoader, and for how long in a recorded step (ns)."""
+    """What the training thread does in the DataLoader, and for how long in a step (ns)."""
     found = line_times.loader_time(diagnosis)
     return ("await" if found.has_workers else "batch"), found.ns
 
@@ -239,7 +238,7 @@ def _measured(diagnosis: PlannedDiagnosis, then: BestLever, trial: Verification)
         out[PYTHON] = _host(then.step_ns, kind, 1000 * max(host - sync - copy, 0), 1000 * copy, 1000 * sync)
     if GPU in out and copies is not None:
         busy = dict(out[GPU])["gpu"]
-        copied = min(copies, busy)
+        copied = max(0.0, busy - (kernel_ns(diagnosis) or 0.0)) if copies else 0.0
         out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
     return {name: out[name] for name in (PYTHON, GPU) if name in out}
 
@@ -252,21 +251,17 @@ def _busy(then: BestLever) -> Totals:
 
 
 def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, then: BestLever) -> Totals:
-    """Totals of the step that the replay laid out, brought to the length that the levers are listed with; the GPU's are
-    its busy share of that length."""
+    """Totals of the step that the replay laid out; the host's brought to the length that the levers are listed with."""
     scale = then.step_ns / max(drawn.length_ns, 1)
     host = [(bar.name, bar.end_ns - bar.start_ns) for bar in drawn.bars if bar.lane == "host"]
     kind, _ = loader(diagnosis)
     loaded = scale * sum(ns for name, ns in host if name == "DataLoader")
     waits = scale * sum(ns for name, ns in host if "Synchronize" in name)
-    copies = scale * sum(ns for name, ns in host if "Memcpy" in name)
+    copies = sum(ns for name, ns in host if "Memcpy" in name)
     out: Totals = {PYTHON: _host(then.step_ns, kind, loaded, copies, waits), **_busy(then)}
-    on_gpu = [bar for bar in drawn.bars if bar.lane != "host"]
-    all_ns = union_ns((bar.start_ns, bar.end_ns) for bar in on_gpu)
-    worked = union_ns((bar.start_ns, bar.end_ns) for bar in on_gpu if not bar.name.startswith("Memcpy"))
-    if GPU in out and all_ns:
+    if GPU in out:
         busy = dict(out[GPU])["gpu"]
-        copied = busy * (all_ns - worked) / all_ns
+        copied = min(drawn_copies_ns(drawn), busy)
         out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
     return out
 

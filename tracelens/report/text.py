@@ -22,6 +22,7 @@ from tracelens.model import (
     Scheme,
     SecondOpinion,
     Verification,
+    on_baseline,
 )
 from tracelens.report import (
     analysis_text,
@@ -49,9 +50,8 @@ def analysis(
     diagnosis: Diagnosis, style: TerminalStyle, typed: Sequence[str] = (), opinion: SecondOpinion | None = None
 ) -> str:
     """What the GPU waited for. `typed`: paths and options of the user, for the next command; `opinion`: HTA's."""
-    return terminal.draw(
-        analysis_text.blocks(diagnosis, style, next_commands.after_analyze(diagnosis, typed), opinion), style
-    )
+    follow = next_commands.after_analyze(diagnosis, typed)
+    return terminal.draw(analysis_text.blocks(on_baseline(diagnosis), style, follow, opinion), style)
 
 
 def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Sequence[str] = ()) -> str:
@@ -59,7 +59,7 @@ def recommendation(diagnosis: PlannedDiagnosis, style: TerminalStyle, typed: Seq
     if not style.everything:
         next_command = next_commands.next_command(diagnosis, typed)
         return terminal.draw(screen_text.blocks(first_screen(diagnosis, typed), next_command), style)
-    return terminal.draw(_recommendation(diagnosis, typed), style)
+    return terminal.draw(_recommendation(on_baseline(diagnosis), typed), style)
 
 
 def after_profile(diagnosis: PlannedDiagnosis, style: TerminalStyle) -> str:

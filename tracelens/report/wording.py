@@ -22,6 +22,7 @@ from tracelens.model import (
     Stage,
     Stall,
     Trace,
+    on_baseline,
 )
 from tracelens.report import lever_names
 from tracelens.report.formatting import clean, percent, readable_id
@@ -251,8 +252,7 @@ def untried(diagnosis: PlannedDiagnosis) -> tuple[Measure, ...]:
 
 def plan(diagnosis: PlannedDiagnosis) -> tuple[Stage, ...]:
     """The stages, where something is recommended: a plan to do nothing needs no stages."""
-    answer = diagnosis.recommendation
-    return answer.stages if answer.scheme is not None else ()
+    return diagnosis.recommendation.stages if diagnosis.recommendation.scheme is not None else ()
 
 
 def situation(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
@@ -362,10 +362,10 @@ def _costly_waits(diagnosis: Diagnosis) -> str:
 
 def symptom(diagnosis: Diagnosis) -> str:
     """What the GPU waited for, in one sentence, whatever is recommended."""
+    diagnosis = on_baseline(diagnosis)
     parts, coverage = diagnosis.breakdown, diagnosis.timeline.coverage
     if not coverage.judged:
-        reason = coverage.reason
-        return say("Nothing can be judged: {reason}, and no step is complete on host and GPU.", reason=reason)
+        return say("Nothing can be judged: {reason}, and no step is complete on host and GPU.", reason=coverage.reason)
     if diagnosis.idle_share is None or parts is None:
         untold = say("no GPU work was recorded, so what a GPU waited for cannot be told.")
         known = diagnosis.headline_kind == "loss"

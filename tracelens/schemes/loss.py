@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tracelens.model import Location, Owner, OwnerKind, Owners
+from tracelens.model import ISSUING_KINDS, Location, Owner, OwnerKind, Owners
 
 REMOVABLE: tuple[OwnerKind, ...] = ("wait", "copy", "host_line", "dataloader", "allocator")
 BUSY: tuple[OwnerKind, ...] = ("gpu", "communication", "copy")
-ISSUING: tuple[OwnerKind, ...] = ("launch", "backward", "optimizer")
 
 MOST_BUSY = 0.9
 """A GPU that is busier than this limits the loop itself."""
@@ -190,11 +189,11 @@ def _first_lines(owners: Iterable[Owner]) -> tuple[Location, ...]:
 
 def _issuing(owners: Owners) -> Owner | None:
     """All that issues work as one owner, if that is what the GPU waits for."""
-    parts = sorted((owner for owner in owners.owners if owner.kind in ISSUING), key=lambda owner: -owner.owned_ns)
+    parts = sorted((owner for owner in owners.owners if owner.kind in ISSUING_KINDS), key=lambda owner: -owner.owned_ns)
     total = sum(owner.owned_ns for owner in parts)
     if not parts or total < LEAST_ISSUING_SHARE * owners.wall_ns or owners.gap_filler() is not None:
         return None
-    kind = next((kind for kind in ISSUING[1:] if _sum(parts, kind) >= MOSTLY * total), None)
+    kind = next((kind for kind in ISSUING_KINDS[1:] if _sum(parts, kind) >= MOSTLY * total), None)
     if kind is not None:
         first = next(owner for owner in parts if owner.kind == kind)
         return Owner(kind, _sum(parts, kind), locations=first.locations, callee=first.callee)

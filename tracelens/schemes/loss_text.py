@@ -192,7 +192,7 @@ def _agreeing(loss: Loss) -> int:
 
 def _all_copies(loss: Loss) -> bool:
     """The copies that keep the GPU from computing, which are one owner, and not a call that makes the host wait."""
-    return loss.owner.kind == "copy" and not loss.owner.locations and loss.owner.callee is None
+    return loss.owner.kind == "copy" and loss.owner.is_gpu_work
 
 
 def _several(loss: Loss) -> str:

@@ -1,10 +1,14 @@
-"""The streams that GPU work runs on: device and number together, because numbers mean nothing across devices."""
+"""The device and the streams that GPU work runs on.
+
+A stream is device and number together, because numbers mean nothing across devices.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tracelens.model import TraceTable
+from tracelens.trace import intervals
 from tracelens.trace.columns import Column
 from tracelens.trace.numbering import numbered
 
@@ -27,3 +31,26 @@ def busy_ns(ops: TraceTable, position: Column, count: int) -> Column:
 def busiest(busy: Column, most: int) -> list[int]:
     """Positions of the largest values, in order of position; of equals the first."""
     return sorted(np.argsort(-busy, kind="stable")[:most].tolist())
+
+
+def main_device(ops: TraceTable) -> int | None:
+    """The device that works most; None without GPU work."""
+    device = ops["device"]
+    if not len(device):
+        return None
+    if (device == device[0]).all():
+        return int(device[0])
+    devices, place = np.unique(device, return_inverse=True)
+    busy = np.bincount(place, weights=(ops["end_ns"] - ops["start_ns"]))
+    return int(devices[busy.argmax()])
+
+
+def working(ops: TraceTable) -> intervals.IntervalSet:
+    """When the device that works most does anything."""
+    own = ops["device"] == main_device(ops)
+    return intervals.union(ops["start_ns"][own], ops["end_ns"][own])
+
+
+def idle_inside(ops: TraceTable, host: intervals.IntervalSet) -> int:
+    """How much of these spans that device does nothing (ns)."""
+    return intervals.total(intervals.subtract(host, working(ops)))

@@ -49,7 +49,7 @@ from tracelens.findings.owners.line_work import LineWork
 from tracelens.findings.owners.sums import groups, heaviest
 from tracelens.messages import say
 from tracelens.model import Breakdown, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
-from tracelens.trace import intervals
+from tracelens.trace import intervals, streams
 
 Column = npt.NDArray[Any]
 
@@ -140,7 +140,7 @@ def _host(timeline: Timeline, kept: KeptSteps, recording: RankRecording | None) 
     named = operations.activities(timeline, done, recording.collections if recording else ())
     lines = host_lines.collect(timeline, kept, done, recording)
     forward = forward_nodes.collect(timeline, kept, lines)
-    return Host(done, named, lines, forward, has_gpu=kept_steps.main_device(timeline) is not None)
+    return Host(done, named, lines, forward, has_gpu=streams.main_device(timeline.tables.ops) is not None)
 
 
 @dataclass(frozen=True)

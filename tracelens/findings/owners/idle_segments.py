@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.findings.kept_steps import KeptSteps, main_device
+from tracelens.findings.kept_steps import KeptSteps
 from tracelens.findings.owners.forward_nodes import ForwardLines
 from tracelens.findings.owners.host_lines import HostLines
 from tracelens.findings.owners.operations import Activities, HostOperations, NamedSpans
 from tracelens.model import Timeline
-from tracelens.trace import intervals
+from tracelens.trace import intervals, streams
 from tracelens.trace.idle_gaps import CAUSES
 
 Column = npt.NDArray[Any]
@@ -72,7 +72,7 @@ class Host:
 
 def cut(timeline: Timeline, kept: KeptSteps, host: Host) -> Segments:
     """The idle time of the device that works most, in the kept steps; without a GPU all of the host's time."""
-    device = main_device(timeline)
+    device = streams.main_device(timeline.tables.ops)
     return cut_host(timeline, kept, host) if device is None else _cut(timeline, _gaps(timeline, kept, device), host)
 
 
