@@ -362,7 +362,7 @@ def _patch_context(examined: Examined, options: Options, patcher: HelperProcess 
         replay_trace=examined.replay_trace,
         code=examined.code,
         applied=examined.applied,
-        stalls=examined.diagnosis.stalls,
+        stalls=on_baseline(examined.diagnosis).stalls,
         unsafe=options.unsafe,
         import_runtime=options.import_runtime,
         patcher=patcher,

@@ -27,6 +27,11 @@ class Baseline:
     either: float
     """Where nobody knows which."""
 
+    @property
+    def keeps_work(self) -> bool:
+        """Whether work and idle time are brought to the baseline by factors of their own."""
+        return self.work != self.idle
+
     def worked(self, recorded_ns: int) -> int:
         return round(recorded_ns * self.work)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from rich.console import RenderableType
 
-from tracelens.messages import joined, say
-from tracelens.model import Diagnosis, SecondOpinion, Stall
+from tracelens.messages import joined, say, say_count
+from tracelens.model import Diagnosis, SecondOpinion, Stall, baseline_of
 from tracelens.report import formatting, screen_text, terminal, wording
 from tracelens.report.first_screen import costly_lines, subject, time_columns
 from tracelens.report.formatting import short_ms
@@ -75,6 +75,8 @@ def method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
             "The profiler slows Python, not kernels: the GPU's work is as recorded, and the rest of a recorded step is "
             "scaled to fill the step time above."
         )
+        if baseline_of(diagnosis).keeps_work
+        else say("Times are their shares of a recorded step, on the step time above.")
     )
 
 
@@ -108,7 +110,10 @@ def _short_abstentions(diagnosis: Diagnosis) -> Iterator[RenderableType]:
             say("{names}: {missing}; {hint}", names=joined(", ", names), missing=missing, hint=hint)
         )
     if len(groups) > SHORT_GROUPS:
-        yield terminal.paragraph(say("and {count} more reasons with -v", count=len(groups) - SHORT_GROUPS), "dim")
+        count = len(groups) - SHORT_GROUPS
+        yield terminal.paragraph(
+            say_count("and {count} more reason with -v", "and {count} more reasons with -v", count), "dim"
+        )
 
 
 def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:

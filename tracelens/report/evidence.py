@@ -15,6 +15,7 @@ from tracelens.model import (
     PlannedDiagnosis,
     SecondOpinion,
     Verification,
+    baseline_of,
 )
 from tracelens.report import formatting, json, lever_names, sections, verification_rows, wording
 from tracelens.report.formatting import gain, milliseconds
@@ -159,14 +160,22 @@ def method(diagnosis: Diagnosis) -> Section:
         "unprofiled": say("the median of the steps that were timed without the profiler"),
         "recorded": say("the median of the recorded steps, with the profiler"),
     }[steps.baseline_source]
-    lede = say(
-        "Every time on this page is per step at one baseline, {step}: {baseline}. "
-        "A recorded step takes {recorded} with the profiler, which slows Python and not kernels: the GPU's work is as "
-        "recorded, the rest is scaled to fill the baseline. Predictions are the baseline times a ratio. The timeline, "
-        "single steps and ranks are as recorded.",
-        step=milliseconds(steps.best_known_ns),
-        baseline=baseline,
-        recorded=milliseconds(steps.median_ns),
+    told = {"step": milliseconds(steps.best_known_ns), "baseline": baseline, "recorded": milliseconds(steps.median_ns)}
+    lede = (
+        say(
+            "Every time on this page is per step at one baseline, {step}: {baseline}. A recorded step takes {recorded} "
+            "with the profiler, which slows Python and not kernels: the GPU's work is as recorded, the rest is scaled "
+            "to fill the baseline. Predictions are the baseline times a ratio. The timeline, single steps and ranks "
+            "are as recorded.",
+            **told,
+        )
+        if baseline_of(diagnosis).keeps_work
+        else say(
+            "Every time on this page is per step at one baseline, {step}: {baseline}. Recorded times are their shares "
+            "of a recorded step ({recorded} with the profiler), predictions the baseline times a ratio. The timeline, "
+            "single steps and ranks are as recorded.",
+            **told,
+        )
     )
     return Section(
         "method",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tracelens.messages import say
+from tracelens.messages import joined, say
 from tracelens.model import Lever, PlannedDiagnosis, Speedup
 from tracelens.report import first_screen, gain_words, lever_names, lever_order, next_commands, wording
 from tracelens.report.first_screen import LeverRow
@@ -85,7 +85,8 @@ class LeverTable:
     def lede(self) -> str:
         """In what order they stand: there is no best of what nobody knows to gain."""
         if any(line.rank not in ("", DASH) for line in self.lines):
-            return say("Everything that could change this step, best first.")
+            said = say("Everything that could change this step, best first.")
+            return joined(" ", [said, gain_words.ranges(bar.kind for line in self.lines for bar in line.bars)])
         return say("Everything that could change this step. None is known to gain: the order is no ranking.")
 
     @property

@@ -150,6 +150,8 @@ def _levers(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
         ]
         columns = ("", say("lever"), say("lines"), say("step, ms"), say("gain"), say("evidence"))
         yield terminal.table(columns, cells, frozenset({0, 4}))
+        if ranges := gain_words.ranges(row.state for row in rows if row.step != formatting.DASH):
+            yield terminal.paragraph(ranges, "dim")
 
 
 def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:

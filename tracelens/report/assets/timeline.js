@@ -53,7 +53,7 @@
 
   function look() {
     const style = getComputedStyle(document.documentElement), get = (name) => style.getPropertyValue(name).trim();
-    const named = { operator: "--operator", call: "--call", wait: "--vermillion", loader: "--orange", kernel: "--gpu", copy: "--copying", memset: "--copying",
+    const named = { operator: "--operator", call: "--call", wait: "--block", loader: "--orange", kernel: "--gpu", copy: "--copying", memset: "--copying",
       collective: "--purple", idle_sync: "--lost", idle_dataloader: "--lost2", idle_host: "--lost3", idle_launch: "--lost4", idle_other: "--lost5" };
     colors = Object.fromEntries(Object.entries(named).map(([kind, name]) => [kind, get(name)]));
     Object.assign(colors, { ink: get("--ink"), soft: get("--soft"), line: get("--line"), accent: get("--accent"), paper: get("--paper"), onblue: get("--onblue") });
