@@ -24,6 +24,8 @@ from tracelens.units import step_ms
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
 LEAST_SOURCE = 8
+ROOMY = 100
+"""Columns. A narrower screen is full: there only -v says how sure ranges are."""
 BUSY, IDLE = "█", "·"
 NAMES = (say("now"), say("then"))
 LONE = "> "
@@ -163,8 +165,6 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
         yield say("An event is a mark in the GPU's queue.")
     if any(row.step == DASH for row in rows):
         yield say("not tried: what it gains here, only a trial tells.")
-    if ranges := gain_words.ranges(row.state for row in rows if row.step != DASH):
-        yield ranges
 
 
 def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:
@@ -212,6 +212,9 @@ class _Levers:
             shown.append(commands)
         numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
         yield terminal.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True), numbers)
+        ranges = gain_words.ranges(row.state for row in self.rows if row.step != DASH)
+        if ranges and options.max_width >= ROOMY:
+            yield terminal.paragraph(ranges, "dim")
 
 
 @dataclass(frozen=True)
