@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.rounding import changed_lines, obstacles, written
-from tracelens.patch.recipes import autocast_blocks
+from tracelens.model import Edit
+from tracelens.patch.recipes import PatchOptions, autocast_blocks, make
 
 HEAD = """\
 import torch
@@ -148,7 +149,7 @@ def test_a_trainer_in_another_file_has_the_block_in_its_method(tmp_path: Path) -
         ("x.sum().backward()", "which statements before backward are the forward pass cannot be told"),
         (
             "for part in x:\n    loss = model(part).sum()\n    optimizer.zero_grad()\nloss.backward()",
-            "the forward pass is inside a block that also goes backward or makes a step",
+            "the forward pass is inside a block or a function that also goes backward or makes a step",
         ),
         ("loss = model(x).sum()  # tracelens: keep\nloss.backward()", "it is marked `# tracelens: keep`"),
         (
@@ -194,3 +195,20 @@ def test_where_one_loss_of_a_function_is_not_clear_none_of_it_changes(tmp_path: 
     body = "loss = criterion(model(x), y)\nloss.backward()\ncriterion(model(x), y).backward()\n"
     patch = written(tmp_path, "bf16-autocast", {"train.py": batch(body)})
     assert patch.empty and obstacles(patch) == ["forward and backward stand in one expression"]
+
+
+@pytest.mark.parametrize(("unit", "newline"), [("  ", "\n"), ("\t", "\n"), ("    ", "\r\n")])
+def test_the_block_is_indented_as_the_file_is(unit: str, newline: str, tmp_path: Path) -> None:
+    text = batch("if x:\n    pass\nloss = criterion(model(x), y)\nloss.backward()").replace("    ", unit)
+    (tmp_path / "train.py").write_bytes(text.replace("\n", newline).encode())
+    edit = Edit("bf16-autocast")
+    patch = make(tmp_path, tmp_path / "train.py", (edit,), (), PatchOptions(unsafe=True))
+    block = f"{unit}{BLOCK}{newline}{unit}{unit}loss = criterion(model(x), y){newline}{unit}loss.backward()"
+    assert block in patch.files[0].after.decode()
+
+
+def test_a_function_that_goes_backward_itself_is_never_inside_the_block(tmp_path: Path) -> None:
+    both = "def both(net):\n    net(x).sum().backward()\n    return net(x)\n"
+    patch = written(tmp_path, "bf16-autocast", {"train.py": batch(f"{both}loss = both(model).sum()\nloss.backward()")})
+    assert patch.empty
+    assert "the forward pass is inside a block or a function that also goes backward" in "; ".join(obstacles(patch))

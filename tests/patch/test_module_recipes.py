@@ -117,6 +117,10 @@ def test_a_module_of_an_object_is_changed_where_it_is_stored(tmp_path: Path) -> 
         ),
         (f"torch.autograd.grad(1, 2, create_graph=True)\n{LOOP}", "train.py:14 takes gradients of gradients"),
         (f"model = Net()  # tracelens: keep\n{LOOP}", "it is marked `# tracelens: keep`"),
+        (
+            f"model = Net()\n{LOOP.replace('model(x)', 'model.loss(x)')}",
+            "the loop calls `model.loss`, which compiling the module leaves as it is",
+        ),
         ("fit(1)\n", "no module that a loop calls was found"),
         (
             "".join(f"m{n} = Net()\n" for n in range(9))

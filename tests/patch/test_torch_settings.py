@@ -74,6 +74,13 @@ def test_a_setting_that_is_decided_elsewhere_stays(line: str, obstacle: str | No
     assert obstacles(patch) == ([obstacle] if obstacle else [])
 
 
+def test_an_import_at_the_end_of_a_file_is_not_where_a_setting_belongs(tmp_path: Path) -> None:
+    body = "    for x in range(2):\n        model(x).backward()\n"
+    text = f"import torch\n\n\ndef train(model):\n{body}\n\ntrain(1)\nimport os\n"
+    patch = written(tmp_path, "tf32", {"train.py": text})
+    assert patch.files[0].after.decode().startswith(f"import torch\n\n{TF32}\n\n\ndef train")
+
+
 def test_another_file_that_makes_the_setting_is_the_one_that_is_changed(tmp_path: Path) -> None:
     files = {
         "train.py": f"import torch\nimport setup\n{LOOP}",

@@ -14,10 +14,9 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
-from tracelens.patch.loop.module_calls import ModuleCalls, module_calls
+from tracelens.patch.loop.module_calls import CHANGE_WEIGHTS, ModuleCalls, module_calls
 from tracelens.patch.loop.project_trees import above, dotted, full_name, last_name, own_tree, parents
 
-_CHANGES_WEIGHTS = frozenset({"backward", "step", "zero_grad"})
 _GROWS = frozenset({"append", "extend", "insert", "update", "setdefault"})
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
 _ENDS = (ast.For, ast.While, ast.AsyncFor, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module, ast.Lambda)
@@ -82,7 +81,7 @@ def backward_calls(tree: ast.Module) -> Iterator[ast.Call]:
 def changes_weights(node: ast.AST) -> bool:
     """Whether something in a node goes backward, makes a step or clears gradients."""
     calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return any(isinstance(call.func, ast.Attribute) and call.func.attr in _CHANGES_WEIGHTS for call in calls)
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr in CHANGE_WEIGHTS for call in calls)
 
 
 @dataclass(eq=False)
@@ -110,8 +109,10 @@ class _Search:
                 say("do it around the calls of the model and of the loss"),
             )
         for block, at in self.chosen:
-            if changes_weights(block[at]):
-                obstacle = say("the forward pass is inside a block that also goes backward or makes a step")
+            if self.modules.changes_weights(block[at]):
+                obstacle = say(
+                    "the forward pass is inside a block or a function that also goes backward or makes a step"
+                )
                 raise Unclear(block[at], obstacle, APART)
             if any(isinstance(part, ast.Yield | ast.Await) for part in ast.walk(block[at])):
                 raise Unclear(block[at], say("the forward pass is in a generator"), APART)

@@ -25,6 +25,7 @@ _OF_STATE = _ONLY_OF_MODULES | words(
     " save_pretrained gradient_checkpointing_enable"
 )
 """Methods of modules and engines that compute nothing of a forward pass."""
+CHANGE_WEIGHTS = frozenset({"backward", "step", "zero_grad"})
 _KEEP_IT = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "double", "requires_grad_", "apply"})
 """Methods that give back the module that they are called of."""
 _MAKERS = ("create_model", "from_pretrained", "DistributedDataParallel", "DataParallel", "DDP", "from_config")
@@ -122,6 +123,20 @@ class ModuleCalls:
             back = any(last_name(part.func) == "backward" for part in calls)
             self.known[name] = not back and any(self._is_forward(part) for part in calls)
         return self.known[name]
+
+    def changes_weights(self, node: ast.AST) -> bool:
+        """Whether something in a node goes backward, makes a step or clears gradients, in functions it calls too."""
+        seen: set[str] = set()
+        waiting = [node]
+        while waiting:
+            for part in ast.walk(waiting.pop()):
+                name = last_name(part.func) if isinstance(part, ast.Call) else ""
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and name in CHANGE_WEIGHTS:
+                    return True
+                if name and name not in seen:
+                    seen.add(name)
+                    waiting += self.functions.get(name, ())
+        return False
 
     @cached_property
     def files(self) -> Mapping[int, Path]:

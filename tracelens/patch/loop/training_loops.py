@@ -15,6 +15,7 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.loop.project_trees import above, own_tree, project_trees
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_BELOW_IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While, ast.With)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -62,5 +63,9 @@ def _run_once(source: SourceFile, path: Path, loop: Loop) -> ast.stmt | None:
 
 
 def _last_import(tree: ast.Module) -> ast.stmt | None:
-    """The last import that no other statement of the file is around."""
-    return next((one for one in reversed(tree.body) if isinstance(one, ast.Import | ast.ImportFrom)), None)
+    """The last import above everything that the file defines or repeats; the first one where there is none."""
+    imports = [one for one in tree.body if isinstance(one, ast.Import | ast.ImportFrom)]
+    first = next(
+        (one.lineno for one in tree.body if isinstance(one, _BELOW_IMPORTS)), imports[-1].lineno + 1 if imports else 0
+    )
+    return next((one for one in reversed(imports) if one.lineno < first), imports[0] if imports else None)

@@ -167,7 +167,7 @@ def _indented(source: SourceFile, section: tuple[ast.stmt, ...], head: str) -> I
     """The statements one step further in, below the line of the block; texts over several lines stay as they are."""
     first, last = spans_lines(section)
     indent = rounding.indentation(source, first)
-    unit = "\t" if indent.startswith("\t") else "    " if len(indent) % 4 == 0 or len(indent) % 2 else "  "
+    unit = source.module.default_indent
     inside = _lines_inside_texts(source.text)
     start = source.line_start(first)
     yield Splice(start, start, f"{indent}{head}\n{unit}", _ORDER)

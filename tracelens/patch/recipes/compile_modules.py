@@ -14,8 +14,9 @@ from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.forward_pass import Unclear
 from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.module_calls import ModuleCalls, module_calls
 from tracelens.patch.loop.module_homes import Home, homes
-from tracelens.patch.loop.project_trees import is_started, last_name, project_trees
+from tracelens.patch.loop.project_trees import dotted, is_started, last_name, project_trees
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
 
@@ -87,10 +88,20 @@ def _of_framework(request: RecipeRequest) -> str:
     return ""
 
 
+def _is_of_method(modules: ModuleCalls, call: ast.Call) -> bool:
+    """Whether it is `model.loss(x)`, and not `model(x)` or `compute(model, x)`."""
+    return isinstance(call.func, ast.Attribute) and modules.called(call) is call.func.value
+
+
 def _proposed(request: RecipeRequest, home: Home) -> Proposal:
     """Raises `Blocked`."""
     source, mode = request.source, request.edit.choice
     rounding.check_line(source, home.statement)
+    modules = module_calls(source)
+    method = next((call.func for call in home.calls if _is_of_method(modules, call)), None)
+    if method is not None:
+        obstacle = say("the loop calls `{method}`, which compiling the module leaves as it is", method=dotted(method))
+        raise Blocked(None, obstacle, say("compile that method, or call the module itself"))
     argument = f'mode="{mode}"' if mode and mode != "default" else ""
     text = f"{home.name}.compile({argument})"
     if home.made.startswith("torch.nn.") and "Parallel" not in home.made:
