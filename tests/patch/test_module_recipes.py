@@ -166,3 +166,28 @@ def test_what_may_be_no_batch_of_images_is_declined(body: str, obstacle: str, tm
     patch = written(tmp_path, "channels-last", {"train.py": f"{NET}{body}"})
     assert patch.empty
     assert obstacles(patch)[0].startswith(obstacle)
+
+
+def test_what_is_bound_after_the_training_is_not_where_it_is_compiled(tmp_path: Path) -> None:
+    loop = "    for x in range(2):\n        loss = net(x)\n        loss.backward()\n"
+    train = f"def train(net):\n    net.train()\n{loop}    return net\n"
+    script = f"{NET}{train}model = Net()\nmodel = model.cuda()\nmodel = train(model)\nprint(model)\n"
+    patch = written(tmp_path, "compile-modules", {"train.py": script})
+    assert "model = model.cuda()\nmodel.compile()\nmodel = train(model)\n" in patch.files[0].after.decode()
+
+
+@pytest.mark.parametrize("main", ["", 'if __name__ == "__main__":\n    '])
+def test_a_global_is_changed_where_it_is_made_also_below_the_function_that_uses_it(main: str, tmp_path: Path) -> None:
+    train = "def train():\n    for x in range(2):\n        loss = model(x)\n        loss.backward()\n\n\n"
+    script = f"{NET}{train}{main}model = Net()\n{' ' * 4 if main else ''}train()\n"
+    patch = written(tmp_path, "compile-modules", {"train.py": script})
+    indent = "    " if main else ""
+    assert f"model = Net()\n{indent}model.compile()\n{indent}train()\n" in patch.files[0].after.decode()
+
+
+def test_a_module_of_the_function_around_is_changed_there(tmp_path: Path) -> None:
+    inner = (
+        "    def step(x):\n        loss = model(x)\n        loss.backward()\n    for x in range(3):\n        step(x)\n"
+    )
+    patch = written(tmp_path, "compile-modules", {"train.py": f"{NET}def main():\n    model = Net()\n{inner}main()\n"})
+    assert "    model = Net()\n    model.compile()\n    def step" in patch.files[0].after.decode()

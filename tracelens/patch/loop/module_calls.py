@@ -26,7 +26,7 @@ _OF_STATE = _ONLY_OF_MODULES | words(
 )
 """Methods of modules and engines that compute nothing of a forward pass."""
 CHANGE_WEIGHTS = frozenset({"backward", "step", "zero_grad"})
-_KEEP_IT = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "double", "requires_grad_", "apply"})
+KEEP_IT = frozenset({"to", "cuda", "cpu", "train", "eval", "float", "double", "requires_grad_", "apply"})
 """Methods that give back the module that they are called of."""
 _MAKERS = ("create_model", "from_pretrained", "DistributedDataParallel", "DataParallel", "DDP", "from_config")
 _LIBRARIES = ("torch.nn.", "torchvision.models.", "timm.", "segmentation_models_pytorch.")
@@ -83,7 +83,7 @@ class ModuleCalls:
 
     def made(self, tree: ast.Module, value: ast.AST | None, depth: int = 0) -> str:
         """The full name of the class, or of the library's function, that makes a module; "" for anything else."""
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _KEEP_IT:
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in KEEP_IT:
             value = value.func.value
         if not isinstance(value, ast.Call):
             return ""

@@ -15,7 +15,7 @@ from pathlib import Path
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.loop.forward_pass import ForwardPass, Unclear, forward_pass_of
-from tracelens.patch.loop.module_calls import MOST_CALLS, ModuleCalls, module_calls
+from tracelens.patch.loop.module_calls import KEEP_IT, MOST_CALLS, ModuleCalls, module_calls
 from tracelens.patch.loop.project_trees import above, dotted, full_name, last_name, project_trees
 from tracelens.patch.loop.training_loops import FunctionNode, function_around, outermost_loop
 
@@ -98,23 +98,45 @@ def _homes(modules: ModuleCalls, use: _Use, call: ast.Call, depth: int) -> Itera
         return
     if not use.name or "." in use.name:
         raise Unclear(use.node, say("the module is called by `{name}`", name=ast.unparse(call.func)), BY_HAND)
-    function = function_around(tree, use.node)
-    parameters = [one.arg for one in function.args.args] if function is not None else []
-    bound = _bindings(function.body, use.name) if function is not None else []
-    if function is not None and use.name in parameters and not bound:
-        yield from _homes_of_callers(modules, function, use, call, depth)
-        return
-    scope = function if bound else None
-    statements = bound or _bindings(tree.body, use.name)
-    if not statements:
-        raise Unclear(use.node, say("where `{name}` is made cannot be told", name=use.name), BY_HAND)
+    for function in (*_functions_around(tree, use.node), None):
+        body = function.body if function is not None else tree.body
+        nested = function is not function_around(tree, use.node)
+        known = _bindings(body, use.name)
+        statements = [one for one in known if _is_before(one, use.node) or (nested and _makes(modules, tree, one))]
+        if statements:
+            yield _home(modules, use, call, statements)
+            return
+        if function is not None and use.name in [one.arg for one in function.args.args]:
+            yield from _homes_of_callers(modules, function, use, call, depth)
+            return
+    raise Unclear(use.node, say("where `{name}` is made cannot be told", name=use.name), BY_HAND)
+
+
+def _functions_around(tree: ast.Module, node: ast.AST) -> Iterator[FunctionNode]:
+    return (one for one in above(tree, node) if isinstance(one, FunctionNode))
+
+
+def _is_before(statement: ast.stmt, node: ast.AST) -> bool:
+    """Whether a statement ends above a node: `model = train(model)` binds what has been trained by then."""
+    return (statement.end_lineno or statement.lineno) < getattr(node, "lineno", 0)
+
+
+def _makes(modules: ModuleCalls, tree: ast.Module, statement: ast.stmt) -> bool:
+    """Whether a statement makes a module or moves it: a function may stand above the lines that make its globals."""
+    value = getattr(statement, "value", None)
+    moved = isinstance(value, ast.Call) and last_name(value.func) in KEEP_IT
+    return moved or bool(_made(modules, tree, statement))
+
+
+def _home(modules: ModuleCalls, use: _Use, call: ast.Call, statements: list[ast.stmt]) -> Home:
+    """Above the loop around the use, where these statements stand above it in its own function; else below them."""
+    tree, last = modules.trees[use.path], statements[-1]
     made = next((made for one in statements if (made := _made(modules, tree, one))), "")
-    loop = outermost_loop(tree, use.node) if scope is function else None
-    last = statements[-1]
+    same = function_around(tree, use.node) is function_around(tree, last)
+    loop = outermost_loop(tree, use.node) if same else None
     if loop is not None and loop.lineno > (last.end_lineno or last.lineno):
-        yield Home(use.path, use.name, loop, True, made, tuple(statements), (call,))
-    else:
-        yield Home(use.path, use.name, last, False, made, tuple(statements), (call,))
+        return Home(use.path, use.name, loop, True, made, tuple(statements), (call,))
+    return Home(use.path, use.name, last, False, made, tuple(statements), (call,))
 
 
 def _homes_of_callers(
