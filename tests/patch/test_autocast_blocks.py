@@ -212,3 +212,14 @@ def test_a_function_that_goes_backward_itself_is_never_inside_the_block(tmp_path
     patch = written(tmp_path, "bf16-autocast", {"train.py": batch(f"{both}loss = both(model).sum()\nloss.backward()")})
     assert patch.empty
     assert "the forward pass is inside a block or a function that also goes backward" in "; ".join(obstacles(patch))
+
+
+def test_a_setting_for_gpus_does_not_say_on_which_device_the_forward_pass_runs(tmp_path: Path) -> None:
+    text = (
+        "import torch\nfrom lib import net\nnet.train()\nfor x in loader:\n    loss = net(x[0])\n    loss.backward()\n"
+    )
+    (tmp_path / "train.py").write_text(text)
+    edits = Edit("bf16-autocast"), Edit("tf32")
+    patch = make(tmp_path, tmp_path / "train.py", edits, (), PatchOptions(unsafe=True))
+    assert [hunk.edit for hunk in patch.hunks] == ["tf32"]
+    assert "on which device the forward pass runs" in obstacles(patch)[0]

@@ -31,7 +31,7 @@ def main():
 
 def train(parts, batches):
     for inputs in batches:
-        loss = parts["net"](inputs)
+        loss = parts.get("net")(inputs)
         loss.backward()  # fires  (must stay: which module that is cannot be told)
 
 

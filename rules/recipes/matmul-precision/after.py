@@ -6,12 +6,12 @@ from torch import nn
 torch.set_float32_matmul_precision("high")  # fires
 
 
-def main(check=""):
+def main(wanted="highest"):
     torch.manual_seed(0)
     batches = [torch.full((8,), float(number)) / 24 for number in range(24)]
     model = nn.Linear(8, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    torch.set_float32_matmul_precision(check or "highest")  # fires  (must stay: somebody decides it elsewhere)
+    torch.set_float32_matmul_precision(wanted)  # fires  (must stay: somebody decides it elsewhere)
 
     for inputs in batches:
         optimizer.zero_grad()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -19,6 +20,8 @@ from tracelens.patch.loop.project_trees import dotted, full_name, last_name, own
 Kind = Literal["device", "text", "other"]
 _TYPES = frozenset({"cuda", "cpu", "mps", "xpu"})
 """Devices without a number: torch.autocast takes the type alone."""
+_MEANS_CUDA = re.compile(r"""['"]cuda|torch\.cuda\.""")
+"""What says that a file is for a GPU; a setting such as torch.backends.cuda says nothing of where it runs."""
 _MAKERS = ("torch.device", "torch.accelerator.current_accelerator")
 
 
@@ -40,7 +43,7 @@ def device_type(source: SourceFile, found: ForwardPass) -> str:
     name = next((one.id for one in given if isinstance(one, ast.Name) and one.id not in dir(builtins)), "")
     if name:
         return f"{name}.device.type"
-    return '"cuda"' if "cuda" in source.text else ""
+    return '"cuda"' if _MEANS_CUDA.search(source.text) else ""
 
 
 def _in_reach(source: SourceFile, found: ForwardPass) -> Iterator[str]:

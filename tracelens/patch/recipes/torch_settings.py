@@ -109,7 +109,7 @@ def _changed(
     literal = isinstance(value, cst.SimpleString) if setting.choice else code == "False"
     if not literal:
         obstacle = say("it comes from `{code}`", code=code)
-        raise Blocked(node, obstacle, say("start the script so that it is {wanted}", wanted=wanted))
+        raise Blocked(node, obstacle, say("start the script so that it is `{wanted}`", wanted=wanted.strip('"')))
     condition = _condition_around(source, node)
     if condition:
         obstacle = say("it is set below `{condition}`", condition=condition)
