@@ -191,3 +191,9 @@ def test_a_module_of_the_function_around_is_changed_there(tmp_path: Path) -> Non
     )
     patch = written(tmp_path, "compile-modules", {"train.py": f"{NET}def main():\n    model = Net()\n{inner}main()\n"})
     assert "    model = Net()\n    model.compile()\n    def step" in patch.files[0].after.decode()
+
+
+def test_a_module_that_two_loops_call_is_compiled_once_above_the_first(tmp_path: Path) -> None:
+    patch = written(tmp_path, "compile-modules", {"train.py": f"{NET}model = Net()\nprint(1)\n{LOOP}\n{LOOP}"})
+    assert changed_lines(patch) == ["+model.compile()"]
+    assert "print(1)\nmodel.compile()\nfor x in" in patch.files[0].after.decode()

@@ -69,10 +69,11 @@ def homes(source: SourceFile) -> tuple[Home | Unclear, ...]:
 
 
 def _add(found: dict[tuple[Path, int, str], Home], home: Home) -> None:
-    key = home.path, id(home.statement), home.name
+    """A module that two loops call has one home: above the first of them."""
+    key = home.path, id(home.bound[0]), home.name
     known = found.get(key)
-    calls = (*known.calls, *home.calls) if known is not None else home.calls
-    found[key] = replace(home, calls=calls)
+    first = home if known is None or home.statement.lineno < known.statement.lineno else known
+    found[key] = replace(first, calls=(*(known.calls if known is not None else ()), *home.calls))
 
 
 def _uses(modules: ModuleCalls, path: Path, forward: ForwardPass) -> Iterator[tuple[_Use, ast.Call]]:

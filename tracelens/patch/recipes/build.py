@@ -232,7 +232,8 @@ class _Project:
     def _files_with(self, words: Sequence[str]) -> list[tuple[Location | None, tuple[Stall, ...]]]:
         """The script, and the files that it imports with one of these words, each as a place without a line."""
         imported = Project(self.root).imported(self.script)
-        found = [path for path in imported if any(word in path.read_text(errors="replace") for word in words)]
+        texts = {path: path.read_text("utf-8", "replace") for path in imported}
+        found = [path for path, text in texts.items() if any(word in text for word in words)]
         shown = [path.relative_to(self.root).as_posix() for path in found if path.is_relative_to(self.root)]
         return [(None, ()), *((Location(name, None), ()) for name in shown)]
 
