@@ -127,6 +127,76 @@ _OF_LIBRARIES = {
         "box.now",
     ),
 }
+_OUTSIDE = f"{_LOUD}{_LOOKS}{_SEEN}import yaml, dill, joblib, cloudpickle\nfile = open('x', 'rb')\n"
+_OUT_OF_FILES = {
+    "a model in a file": "torch.load('x.pt')['model'](1)",
+    "a model in a file, by get": "torch.load('x.pt').get('model').to('cpu')(1)",
+    "an attribute of what was in a file": "torch.load('x.pt').looks.look()",
+    "an attribute of a part": "pickle.load(file)[0].a.b.look()",
+    "each of what was in a file": "[one.look() for one in pickle.load(file)][0]",
+    "a pass over a part": "[one for one in torch.load('x.pt')['data']][0]",
+    "an index of a part": "torch.load('x.pt')['data'][3]",
+    "values of a file": "[one.look() for one in pickle.load(file).values()][0]",
+    "unpacked": "(lambda x, y: y.look())(*pickle.load(file))",
+    "what NumPy reads": "np.load('x.npy', allow_pickle=True)[0].look()",
+    "what NumPy reads, by item": "np.load('x.npy', None, True).item().look()",
+    "what YAML reads with an own loader": (
+        "class Own(yaml.SafeLoader):\n    pass\nOwn.add_constructor('!x', lambda loader, node: looks)\n",
+        "yaml.load('!x 1', Loader=Own).look()",
+    ),
+    "what YAML reads with a constructor": (
+        "yaml.add_constructor('!x', lambda loader, node: looks, yaml.SafeLoader)\n",
+        "yaml.load('!x 1', yaml.SafeLoader).look()",
+    ),
+    "what a constructor reads": (
+        "yaml.SafeLoader.add_constructor('!x', lambda loader, node: see())\n",
+        "yaml.load('!x 1', Loader=yaml.SafeLoader)",
+    ),
+    "what YAML reads unsafely": "yaml.load('x', Loader=yaml.Loader).look()",
+    "what YAML reads unsafely, by name": "yaml.unsafe_load('x')['a'].look()",
+    "an unpickler": "pickle.Unpickler(file).load().look()",
+    "an own unpickler": (
+        "class Own(pickle.Unpickler):\n    def find_class(self, module, name):\n        return Looks\n",
+        "Own(file).load().look()",
+    ),
+    "what an unpickler calls": (
+        "class Own(pickle.Unpickler):\n    def persistent_load(self, pid):\n        return see()\n",
+        "Own(file).load()",
+    ),
+    "a model of a folder": "torch.hub.load('.', 'net', source='local')(1)",
+    "dill": "dill.load(file)['a'].look()",
+    "joblib": "joblib.load('x').look()",
+    "cloudpickle": "cloudpickle.loads(b'').look()",
+    "classes that are said to be safe": (
+        "torch.serialization.add_safe_globals([Loud])\n",
+        "torch.load('x', weights_only=True)(1)",
+    ),
+    "what a file has, put together": ("looked = pickle.load(file)\nlooked.append(looks)\n", "looked[-1].look()"),
+    "a function put into what a file has": ("looked = pickle.load(file)\nlooked.append(see)\n", "looked[-1]()"),
+    "two lists of modules": "(nn.Sequential(Loud()) + nn.Sequential(nn.ReLU()))(1)",
+    "two lists of modules, the other": "(nn.Sequential(nn.ReLU()) + nn.Sequential(Loud()))[1](1)",
+    "a list of modules that grows": ("net = nn.Sequential()\nnet += nn.Sequential(Loud())\n", "net(1)"),
+    "a list of modules twice": "(nn.Sequential(Loud()) * 2)(1)",
+    "a list of modules and a list": "(nn.ModuleList([nn.ReLU()]) + [Loud()])[1](1)",
+    "two of an own class": (
+        "class Stack(nn.Sequential):\n    pass\n",
+        "(Stack(Loud()) + Stack(nn.ReLU()))(1)",
+    ),
+}
+_SHOWN = "class Looks:\n    def {}(self, *given):\n        return {}\nfound = pickle.load(open('x', 'rb'))\n"
+_USED_FROM_FILES = {
+    "the text of what was in a file": (_SHOWN.format("__repr__", "str(see())"), "f'{found}'"),
+    "the text of a part": (_SHOWN.format("__str__", "str(see())"), "str(found['a'])"),
+    "the printed text": (_SHOWN.format("__str__", "str(see())"), "print(found)"),
+    "the length of what was in a file": (_SHOWN.format("__len__", "int(see())"), "len(found)"),
+    "a sum with what was in a file": (_SHOWN.format("__radd__", "see()"), "1 + found"),
+    "what it is equal to": (_SHOWN.format("__eq__", "bool(see())"), "found == 1"),
+    "whether something is in it": (_SHOWN.format("__contains__", "bool(see())"), "1 in found"),
+    "the text of a part in a log": (
+        "import logging\n" + _SHOWN.format("__str__", "str(see())"),
+        "logging.info('%s', found['a'])",
+    ),
+}
 _ERROR = "class Odd(Exception):\n    def __str__(self):\n        return str(see())\n"
 _CAUGHT = "def go():\n    try:\n        raise Odd()\n    except Odd as error:\n        return {}\n"
 _SAID = (
@@ -163,3 +233,7 @@ def roads() -> Iterator[tuple[str, str, str]]:
     code = f"import collections, typing\n{_LOOKS}"
     for group in (_OUT_OF_DICTS, _OUT_OF_RECORDS, _OUT_OF_CALLS, _OF_LIBRARIES, _EXCEPTIONS):
         yield from ((name, code + own, form) for name, (own, form) in group.items())
+    for name, form in _OUT_OF_FILES.items():
+        own, reader = form if isinstance(form, tuple) else ("", form)
+        yield name, code + _OUTSIDE + own, reader
+    yield from ((name, code + own, form) for name, (own, form) in _USED_FROM_FILES.items())

@@ -32,6 +32,26 @@ HARMLESS = {
         "loader = DataLoader(torch.utils.data.TensorDataset(torch.load('x.pt')))\n",
         "len(next(iter(loader)))",
     ),
+    "a number of a file": ("start = torch.load('x.pt')['epoch']\n", "start + 1"),
+    "numbers of a file": ("scale = np.load('x.npy')\n", "scale[i] * 2 + len(scale)"),
+    "a row of what was in a file": (
+        "rows = pickle.load(open('x', 'rb'))\n",
+        "np.asarray(rows[0]['a']).astype('float32')[:3].sum() / rows[1].shape[0]",
+    ),
+    "settings of a text": (
+        "import yaml\nconfig = yaml.load(open('x'), Loader=yaml.FullLoader)\n",
+        "config['optimizer']['lr'] * 2",
+    ),
+    "settings of a text, safely": ("import yaml\nconfig = yaml.safe_load(open('x'))\n", "f\"{config['name']}\""),
+    "a model of the hub": ("net = torch.hub.load('pytorch/vision', 'resnet18')\n", "net.training"),
+    "a data set of arrays that were in a file": (
+        "class Clouds(Dataset):\n    def __init__(self):\n        self.points = pickle.load(open('x', 'rb'))\n"
+        "        self.labels = np.hstack(pickle.load(open('y', 'rb')))\n"
+        "    def __len__(self):\n        return len(self.points)\n"
+        "    def __getitem__(self, k):\n        return self.points[k][:3].astype('float32'), self.labels[k]\n",
+        "len(next(iter(DataLoader(Clouds()))))",
+    ),
+    "layers in two lists": ("net = nn.Sequential(nn.ReLU()) + nn.Sequential(nn.ReLU())\n", "net(1)"),
     "keys that are numbers": ("table = {1: 2}\n", "[key for key in table][0]"),
     "keys that are tuples": ("table = {}\ntable[1, 2] = 3\n", "[n for (a, b), n in table.items()][0]"),
     "options as a dict": (

@@ -207,14 +207,11 @@ class Attributes(ABC):
         own = self._field(owner, name, here)
         stored = own | self.memory.read(owner, "*", here.unit) | self.memory.read(SHARED, name, here.unit)
         order = classes.order(owner.made, self.memory, here.unit)
-        if (
-            own
-            and not vocabulary.knows(f"<module>.{name}")
-            and "module" in classes.kinds(owner.made, self.memory, here.unit)
-        ):
-            order = tuple(
+        known_module = "module" in classes.kinds(owner.made, self.memory, here.unit)
+        if known_module and not vocabulary.knows(f"<module>.{name}") and (own or not self.memory.final):
+            order = tuple(  # the object's own hides it, and what that is may not be told yet
                 base for base in order if not (isinstance(base, Name) and base.full == "torch.nn.Module")
-            )  # the object's own hides it
+            )
         found = self.in_order(order, owner, name, here)
         if found is None and not own:
             hidden = self.in_order(classes.order(owner.made, self.memory, here.unit), owner, "__getattr__", here)

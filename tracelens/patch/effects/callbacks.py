@@ -36,6 +36,8 @@ class CallbackRules:
         self.memory = memory
         self.dispatch = dispatch
         self._known: dict[Callbacks, dict[Object, bool]] = {}
+        self._computing: set[Object] = set()
+        """Modules whose `forward` is asked for at present, the one within the other."""
 
     def enter(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         """Enter what the library may call of what it holds and is given; gives what those calls give."""
@@ -60,29 +62,47 @@ class CallbackRules:
         if not called.full.startswith("<module>"):
             objects |= self.memory.read(receiver, HELD, here.unit) | {receiver}
         elif last in ("__call__", "forward", "generate"):
-            own = self.dispatch.load({receiver}, "forward", here)  # the library's own, where the class has none
-            return self.dispatch.invoke((one for one in own if not isinstance(one, Name)), given, here)
+            return self._forward(receiver, given, here)
         else:
             self.through(frozenset({receiver}), implicit.MODULE, here)
         return self.through(objects, protocol, here)
 
+    def _forward(self, receiver: Instance, given: Arguments, here: Here) -> Objects:
+        """What a module computes; one that is an attribute `forward` of another has one in turn, or is the other."""
+        if receiver in self._computing:
+            return NONE
+        self._computing.add(receiver)
+        own = self.dispatch.load({receiver}, "forward", here)  # the library's own, where the class has none
+        out = self.dispatch.invoke((one for one in own if not isinstance(one, Name)), given, here)
+        self._computing.discard(receiver)
+        return out
+
     def through(self, objects: Objects, protocol: str, here: Here) -> Objects:
         """Enter the calls that a library makes which has these objects."""
         active = NONE.union(*(implicit.acting(one, self.memory, here.unit) for one in objects))
+        loaded = frozenset(filter(implicit.is_loaded, active))
         if protocol not in implicit.CALLING:
             active = frozenset(one for one in active if isinstance(one, Instance))
         if protocol == implicit.PASS:
             active |= frozenset(filter(is_unknown_function, objects))
-        loaded = frozenset(filter(implicit.is_loaded, active))
-        for one in loaded:  # the same wherever it is handed over
-            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, one, protocol))
+        results = NONE.union(*(self._through_loaded(one, protocol, here) for one in loaded))
         if not active - loaded:
-            return loaded  # a layer of torch, numbers: asked again once one of them gets something that can be called
+            return results  # a layer of torch, numbers: asked again once one of them gets something that can be called
         holder = self.memory.make(Container, here.node, "<call>")
         self.memory.write(holder, ANY_KEY, objects)
         unit = self.memory.make(Callbacks, holder, protocol)
         self.memory.calls(here.unit, here.node, unit)
-        return self.memory.read(unit, RETURN, here.unit)
+        return results | self.memory.read(unit, RETURN, here.unit)
+
+    def _through_loaded(self, loaded: Object, protocol: str, here: Here) -> Objects:
+        """What a library or Python runs of what comes out of a file: the same wherever it is handed over.
+
+        A pass over it gives a part of it, which may be anything again.
+        """
+        unit = self.memory.make(Callbacks, loaded, protocol)
+        self.memory.calls(here.unit, here.node, unit)
+        parts = frozenset({loaded} if protocol in (implicit.PASS, implicit.BATCHES) else ())
+        return parts | self.memory.read(unit, RETURN, here.unit)
 
     def look_around(self, unit: Callbacks) -> None:
         """Find what can be called by now through a holder, and enter it."""
@@ -133,13 +153,8 @@ class CallbackRules:
         calls = protocol in implicit.CALLING
         if isinstance(one, Class):
             return self._made_of(unit, one, given, here)
-        if calls and implicit.is_loaded(one):
-            inside = self.dispatch.of_files(implicit.OF_DATA)
-            data = Arguments(rest=frozenset({DATA}))
-            for each in inside:
-                if isinstance(each, Instance):
-                    self._methods(unit, each, data, here)
-            return frozenset({one})
+        if implicit.is_loaded(one):
+            return self._of_file(unit, one, here)
         if protocol == implicit.PASS and is_picker(one):
             self.dispatch.invoke({one}, given, here)
             return NONE  # a part of what is gone through
@@ -158,6 +173,17 @@ class CallbackRules:
         made = self.dispatch.instantiate(one, given, here)
         self.memory.write(unit.holder, ANY_KEY, made)
         return made
+
+    def _of_file(self, unit: Callbacks, one: Object, here: Here) -> Objects:
+        """What runs of the project's classes where an object that comes out of a file may be of any of them.
+
+        What that gives is data, beside the objects of the project that can do something.
+        """
+        if unit.holder is not one:
+            return self._through_loaded(one, unit.protocol, here)
+        data, names = Arguments(rest=frozenset({DATA})), implicit.of_loaded(unit.protocol)
+        results = self.dispatch.special(self.dispatch.of_files(names), names, data, here)
+        return NONE.union(*(implicit.acting(each, self.memory, here.unit) for each in results))
 
     def _methods(self, unit: Callbacks, one: Instance, given: Arguments, here: Here) -> Objects:
         deep = self._known[unit].get(one, False)

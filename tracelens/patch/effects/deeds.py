@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, SHARED, Memory, Unit, UnitSummary, is_tensor
 from tracelens.patch.effects.names import code_of, module_of, parent
 from tracelens.patch.effects.objects import (
@@ -133,10 +134,12 @@ class Deeds:
                 yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True), True) for kind in (READS, WRITES))
 
     def _is_unknown(self, unit: Unit) -> bool:
-        """Whether nobody can tell if what the unit stands for is called: by unknown code, or through an object of a
-        library of which no more is known than what it has."""
+        """Whether nobody can tell if what the unit stands for is called: by unknown code, through an object of a
+        library of which no more is known than what it has, or as one of the project's objects that a file may have."""
         if not isinstance(unit, Callbacks) or _calls_anything(unit):
             return _calls_anything(unit)
+        if is_loaded(unit.holder):
+            return True
         direct = self.memory.fields.get(unit.holder, {}).get(ANY_KEY, ())
         return any(isinstance(one, Thing) and one.kind == "holder" for one in direct)
 

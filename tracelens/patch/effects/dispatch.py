@@ -12,10 +12,23 @@ from collections.abc import Iterable
 from tracelens.patch.effects import classes, durations
 from tracelens.patch.effects.attributes import FIELD, RETURN, STATE, TEXT, Arguments, Here
 from tracelens.patch.effects.callables import is_function
-from tracelens.patch.effects.holders import AS_DICT, HELD, SETTINGS
-from tracelens.patch.effects.implicit import LAZY, is_loaded
+from tracelens.patch.effects.holders import AS_DICT, HELD, MODULES, SETTINGS
+from tracelens.patch.effects.implicit import LAZY, acting, is_loaded
 from tracelens.patch.effects.items import Items
-from tracelens.patch.effects.memory import ANY_KEY, DATA, KEYS, MEMBERS, NONE, PLAIN, RAISED, REPLACED, SHARED, Objects
+from tracelens.patch.effects.memory import (
+    ANY_KEY,
+    DATA,
+    IN_PLACE_LAYER,
+    KEYS,
+    LAYER,
+    MEMBERS,
+    NONE,
+    PLAIN,
+    RAISED,
+    REPLACED,
+    SHARED,
+    Objects,
+)
 from tracelens.patch.effects.objects import (
     READS,
     UNKNOWN,
@@ -68,9 +81,9 @@ class Dispatch(Items):
             case Thing() if called.kind in LAZY:  # a function that a context manager decorates
                 out = self.passes({called}, here)
             case Thing() if is_loaded(called):
-                inside = self.of_files(("forward", "__call__"))
-                self.invoke(inside, given, here)
-                out = frozenset({called, DATA})
+                tensors = frozenset(one for one in given.objects if isinstance(one, Thing) and one.kind == "data")
+                results = self.invoke(self.of_files(("forward", "__call__")), given, here)
+                out = tensors.union({DATA}, *(acting(one, self.memory, here.unit) for one in results))
             case Thing():
                 out = self.libraries.call(self.memory.make(Name, f"<{called.kind}>.__call__", called), given, here)
             case Instance():
@@ -267,17 +280,22 @@ class Dispatch(Items):
         return out
 
     def together(self, left: Objects, right: Objects, here: Here) -> Objects:
-        """What a library's operator makes of objects with data of two sets: `first + second` has both."""
-        if not (self._has_data(left, here) and self._has_data(right, here)):
+        """What a library's operator makes of objects with data of two sets, or modules: `first + second` has both."""
+        modules = any(isinstance(one, Thing) and one.maker == MODULES for one in left | right)
+        modules |= self._are(left, "module", here) and self._are(right, "module", here)
+        if not modules and not (self._are(left, "loader", here) and self._are(right, "loader", here)):
             return NONE
-        made = self.memory.make(Thing, "loader", here.node, here.maker)
+        made = self.memory.make(Thing, "module" if modules else "loader", here.node, MODULES if modules else here.maker)
         self.memory.write(made, HELD, (one for one in left | right if not isinstance(one, Plain) and one is not DATA))
         return frozenset({made})
 
-    def _has_data(self, objects: Objects, here: Here) -> bool:
+    def _are(self, objects: Objects, kind: str, here: Here) -> bool:
+        """Whether one of the objects is of a library's class of that kind, or of one that is made of it."""
         made = (one.made for one in objects if isinstance(one, Instance))
-        own = any("loader" in classes.kinds(one, self.memory, here.unit) for one in made)
-        return own or any(isinstance(one, Thing) and one.kind == "loader" for one in objects)
+        own = any(kind in classes.kinds(one, self.memory, here.unit) for one in made)
+        return own or any(
+            isinstance(one, Thing) and one.kind == kind and one not in (LAYER, IN_PLACE_LAYER) for one in objects
+        )
 
     def look_into(self, objects: Iterable[Object], here: Here) -> None:
         """What is shown, compared or computed with is read, with all that a list of it holds."""

@@ -13,6 +13,7 @@ from tracelens.patch.effects import classes
 from tracelens.patch.effects.callables import is_function, is_partial
 from tracelens.patch.effects.memory import ANY_DATA, DATA, KEYS, WEIGHTS, Memory, Objects, SeenFields, Unit
 from tracelens.patch.effects.objects import Class, Container, Function, Generator, Instance, Object, Thing
+from tracelens.patch.effects.operators import OPERATORS as OPERATORS_
 from tracelens.patch.effects.vocabulary import Entry
 
 
@@ -60,7 +61,20 @@ OF_MODULES = _words(
 them. Written down, because torch is not imported here."""
 _EXACT = {TEXT: tuple(_TEXTS.split()), NUMBERS: tuple(_SIZES.split()), BATCHES: tuple(_COMPUTING.split())}
 """The methods that are all that a protocol calls."""
+OF_OPERATORS = (
+    *dict.fromkeys(f"__{left}{name}__" for name in OPERATORS_.values() for left in ("", "r", "i")),
+    *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__hash__", "__bool__", "__len__"),
+    *("__neg__", "__pos__", "__invert__"),
+)
+"""What an operator calls."""
 _DEFINES, _STORES = _words(_NEVER), _words(_WRITTEN)
+
+
+def of_loaded(protocol: str) -> tuple[str, ...]:
+    """The methods that may run of what comes out of a file: as data or a model it computes, else as it is used."""
+    if protocol in (TEXT, NUMBERS, OPERATORS):
+        return _EXACT.get(protocol, OF_OPERATORS)
+    return (*OF_DATA, *_EXACT[TEXT], *_EXACT[NUMBERS]) if protocol == IMPLICIT else OF_DATA
 
 
 def protocol_of(entry: Entry, full: str) -> str:

@@ -42,6 +42,8 @@ from tracelens.patch.effects.objects import (
 )
 
 _MAKES_SLICES = frozenset({"numpy.s_", "numpy.index_exp"})
+_OF_OBJECTS = ("item", "tolist")
+"""What gives the objects that an array has, where it has some."""
 _GONE_THROUGH = ("loader", "module", "lazy", "pairs", "numbered")
 
 
@@ -59,17 +61,24 @@ class Items(Attributes):
     """The meaning of elements, and of attributes."""
 
     def _of_library(self, owner: Object, name: str, here: Here) -> Objects:
-        if not is_loaded(owner):
-            return super()._of_library(owner, name, here)
-        own = self._field(owner, name, here)
-        own |= self.load(self.of_files((name,)), name, here)
+        return self._of_loaded(owner, name, here) if is_loaded(owner) else super()._of_library(owner, name, here)
+
+    def _of_loaded(self, owner: Object, name: str, here: Here) -> Objects:
+        """An attribute of what comes out of a file: a class's own; what it is used as, where the name tells; a part."""
+        own = self._field(owner, name, here) | self.load(self.of_files((name,)), name, here)
         entry = vocabulary.lookup(f"<module>.{name}")
-        kind = "module" if entry is not None and entry.gives == "self" else LOADED
-        return own | self._member(f"<{kind}>.{name}", owner, here)
+        if vocabulary.knows(f"<list>.{name}") or name in _OF_OBJECTS:
+            return own | self._member(f"<{LOADED}>.{name}", owner, here)
+        if entry is not None and entry.gives == "self":
+            return own | self._member(f"<module>.{name}", owner, here)
+        if vocabulary.knows(f"<data>.{name}"):
+            return own | self._member(f"<data>.{name}", DATA, here)
+        known = vocabulary.knows(f"<module>.{name}")
+        return own | (self._member(f"<module>.{name}", owner, here) if known else {owner})
 
     def of_files(self, names: Iterable[str]) -> Objects:
         """What a file may hold that has one of these: objects of the project's classes, those that it makes itself."""
-        made = [one for one in self.memory.objects(Class) if any(self.memory.has(one, name) for name in names)]
+        made = {one for one in self.memory.objects(Class) if any(self.memory.has(one, name) for name in names)}
         known = [one for one in self.memory.objects(Instance) if one.made in made]
         others = set(made).difference(one.made for one in known)
         return frozenset((*known, *(self.memory.make(Instance, one, LOADED, None) for one in others)))
@@ -138,7 +147,7 @@ class Items(Attributes):
             return self.memory.read(owner, key, here.unit) | self.memory.read(owner, ANY_KEY, here.unit) | {owner}
         out = self.elements(owner, key, here)
         if is_loaded(owner):
-            return out | {DATA}
+            return out | self.memory.read(owner, HELD, here.unit) | self.libraries.passes(owner, here)
         if owner.kind == "data":  # a view; of what an optimizer has, what has a name is a number
             return out | {PLAIN if owner is WEIGHTS and key in RATES else owner}
         if is_holder(owner):

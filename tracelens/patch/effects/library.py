@@ -199,6 +199,8 @@ class Library:
         array = is_tensor(receiver) and not vocabulary.knows(called.full)
         in_place = called.full.startswith("<data>.") and (array or called.full.endswith("_"))
         changed = in_place or entry.changes in ("self", "weights", "text")
+        if receiver is DATA and entry.changes == "self":  # a list that nobody tells from others: `text.split()`
+            note(here.unit, here.node, Effect(WRITES, DATA, STATE))
         if receiver is None or not has_content(receiver):
             return
         if entry.changes == "text" and isinstance(receiver, Thing):  # neither how far it is nor what it runs over
@@ -266,6 +268,8 @@ class Library:
         if isinstance(receiver, Thing) and receiver.kind == "module" and called.full in _COMPUTE:
             return
         kept = frozenset(filter(has_content, given.objects))
+        if implicit.is_loaded(receiver):  # it stands for data and for what it may have itself already
+            kept = frozenset(one for one in kept if implicit.acting(one, self.memory, here.unit) - {receiver})
         if not called.full.startswith("<list>"):
             self.memory.write(receiver, HELD, kept)
         elif called.full in _KEEPS:
@@ -300,8 +304,8 @@ class Library:
         self._passing.add(over)
         out: Objects
         if implicit.is_loaded(over):
-            self.memory.calls(here.unit, here.node, self.memory.make(Callbacks, over, implicit.PASS))
-            out = frozenset({over, DATA})  # it stands for any object of the project already
+            kept = self.memory.read(over, HELD, here.unit)
+            out = self.through(frozenset({over}), implicit.PASS, here) | kept | {DATA}
         else:
             out = self._pass_thing(over, self.memory.read(over, HELD, here.unit), here)
         self._passing.discard(over)

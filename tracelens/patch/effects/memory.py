@@ -154,6 +154,7 @@ class Memory:
         self._found_through: dict[tuple[Object, str], set[tuple[Object, Search]]] = {}
         """The searches that read each field, with the objects at which they started."""
         self._objects: dict[tuple[Any, ...], Object] = {}
+        self._of_kind: dict[type[Object], list[Object]] = {}
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
         self._calls_left = MAX_CALLS
@@ -168,6 +169,7 @@ class Memory:
         known = self._objects.get((kind, *parts))
         if known is None:
             known = self._objects[(kind, *parts)] = numbered(kind(*parts), _FIRST_OWN + len(self._objects))
+            self._of_kind.setdefault(kind, []).append(known)
         assert isinstance(known, kind)
         return known
 
@@ -258,7 +260,7 @@ class Memory:
 
     def objects(self, kind: type[_Made]) -> list[_Made]:
         """All objects of that kind."""
-        return [one for one in self._objects.values() if isinstance(one, kind)]
+        return [one for one in self._of_kind.get(kind, ()) if isinstance(one, kind)]
 
     def is_shared(self, one: Object) -> bool:
         """Whether unknown code may have the object."""

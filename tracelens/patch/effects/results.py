@@ -57,6 +57,8 @@ _OF_NUMBERS = re.compile(
 """Layers that are made of numbers alone, wherever these come from."""
 _OF_ARRAYS = re.compile(r"(numpy|torch|sklearn\.metrics)\.\w+$")
 """Functions that compute with arrays: a list that they are given is read, and becomes an array."""
+_COMPUTES = re.compile(r"(numpy|scipy|sklearn|cv2|PIL|skimage|librosa)\.|torch\.\w+$")
+"""Functions that give arrays and numbers, whatever they are given."""
 _LISTS = (ast.List, ast.Tuple, ast.ListComp, ast.Subscript)
 """Places that make lists and tuples."""
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
@@ -119,7 +121,7 @@ class Results:
         layer = kind == "module" and not entry.fresh and _is_layer(called, given)
         own = (IN_PLACE_LAYER if in_place else LAYER) if layer else None
         thing = own or self.memory.make(Thing, kind, *self._site(kind, called, here))
-        if not layer:
+        if not layer and kind != LOADED:  # what a file is read with is no part of it
             self.memory.write(thing, HELD, filter(acts, given.objects))
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
@@ -160,7 +162,8 @@ class Results:
         objects = self._without_lists(given.objects, here) if _OF_ARRAYS.match(called.full) else given.objects
         content = [one for one in (*objects, receiver or PLAIN) if has_content(one)]
         method = called.full.startswith("<data>.") and not called.full.endswith("__call__")
-        out = {one for one in content if is_loaded(one) or (_is_data(one) and not method)}
+        arrays = _COMPUTES.match(called.full) is not None  # of what comes out of a file, too: as plain data
+        out = {one for one in content if (is_loaded(one) and not arrays) or (_is_data(one) and not method)}
         kept = [one for one in content if not _is_data(one) and not is_loaded(one) and not self._is_plain(one, here)]
         a_class = called.receiver is None and called.full.rpartition(".")[2][:1].isupper()
         return self.holder(kept, here) | out if kept or a_class else frozenset(out)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tracelens.messages import say
-from tracelens.patch.effects import classes, partials, settings
+from tracelens.patch.effects import classes, from_outside, partials, settings
 from tracelens.patch.effects.attributes import FIELD, FLUSHED, GETTER
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.dispatch import HELD, Arguments, Here
 from tracelens.patch.effects.holders import is_settings
-from tracelens.patch.effects.implicit import LOADED, is_loaded, within
+from tracelens.patch.effects.implicit import within
 from tracelens.patch.effects.library_calls import LibraryCall, constant, keyword
 from tracelens.patch.effects.memory import ANY_KEY, DATA, HOOKS, NONE, PLAIN, REPLACED, SLICE, Memory, Objects
 from tracelens.patch.effects.names import module_of
@@ -119,21 +119,6 @@ def _record_anew(call: LibraryCall) -> Objects:
     for name in (HELD, ANY_KEY):
         call.memory.write(owner, name, given.objects)
     return frozenset({owner})
-
-
-def _load(call: LibraryCall) -> Objects:
-    call.memory.effect(call.here.unit, call.here.node, Effect(DISK_READ))
-    words = call.here.node.keywords if isinstance(call.here.node, ast.Call) else ()
-    tensors = any(one.arg == "weights_only" and getattr(one.value, "value", None) is True for one in words)
-    thing = call.memory.make(Thing, LOADED, LOADED, None)
-    return frozenset({DATA if tensors else thing})
-
-
-def _tensor_data(call: LibraryCall) -> Objects:
-    """`TensorDataset(x, y)` takes tensors, also where they come out of a file."""
-    made = call.memory.make(Thing, "loader", call.here.node, call.here.maker)
-    call.memory.write(made, HELD, (one for one in call.given.objects - {PLAIN, DATA} if not is_loaded(one)))
-    return frozenset({made})
 
 
 def _split_data(call: LibraryCall) -> Objects:
@@ -318,7 +303,11 @@ _GETTERS = "builtins.property functools.cached_property abc.abstractproperty typ
 _CHANGES = ("update", "pop", "setdefault", "clear", "popitem")
 _PASSES = "accumulate chain chain.from_iterable compress cycle dropwhile filterfalse islice starmap takewhile"
 _TUPLES = "batched combinations combinations_with_replacement groupby pairwise permutations product zip_longest"
-METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {"__new__": _new, "__setattr__": _plain_setattr}
+METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {
+    "__new__": _new,
+    "__setattr__": _plain_setattr,
+    **from_outside.METHODS,
+}
 """Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     **dict.fromkeys(["os.getenv", "os.environ.get", "os.environ.copy", "os.environ.items"], _environment_read),
@@ -341,8 +330,6 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "functools.partial": _partial,
     "functools.reduce": _reduce,
     "torch.utils.data.random_split": _split_data,
-    "torch.utils.data.TensorDataset": _tensor_data,
-    "torch.load": _load,
     **dict.fromkeys(("dataclasses.asdict", "dataclasses.astuple"), _as_record),
     **dict.fromkeys(("<list>._replace", "<list>._make"), _record_anew),
     "<partial>.__call__": _call_partial,
@@ -357,6 +344,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "itertools.repeat": _repeat,
     "itertools.tee": _tee,
     **settings.CALLS,
+    **from_outside.CALLS,
     **dict.fromkeys(("<module>.register_buffer", "<module>.register_parameter"), _register),
 }
 
