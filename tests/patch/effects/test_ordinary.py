@@ -126,3 +126,20 @@ def test_a_loop_beside_it_is_not_proved_and_says_why(where: str) -> None:
     assert [(one.text, one.path, one.line) for one in answer.reasons] == [
         ("what `weakref` hides is not known", where, 1)
     ]
+
+
+OTHER_NAMES = {
+    "a star": ("from helpers import *\n", "logging.setLogRecordFactory(print)"),
+    "a part of a module": ("import helpers\n", "helpers.logging.setLogRecordFactory(print)"),
+    "a name of a module": ("from helpers import log\n", "log.setLogRecordFactory(print)"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_a_module_hides_the_same_under_another_name(name: str) -> None:
+    line, call = OTHER_NAMES[name]
+    case = Case("STEP\nprint(loss.item())  # later\nn = i\n", line, f"{call}\n")
+    files = {"helpers.py": "import logging\nlog = logging\n", **one_file(case, SURROUNDINGS["function"])}
+    answer = asked(files)
+    assert answer.tier == "checked", answer
+    assert any("setLogRecordFactory` hides" in reason.text for reason in answer.reasons), answer

@@ -18,8 +18,8 @@ from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, judge
 from tracelens.patch.effects.names import module_of
-from tracelens.patch.effects.objects import WRITES, Callbacks, Module, Name
-from tracelens.patch.effects.ordinary import unusual
+from tracelens.patch.effects.objects import READS, WRITES, Callbacks, Effect, Module, Name
+from tracelens.patch.effects.ordinary import hides, unusual
 from tracelens.patch.effects.places import function_of, functions_around, functions_with_loops, loop_at
 from tracelens.patch.effects.project import Project, ProjectFile
 from tracelens.patch.effects.reached import Reached
@@ -137,7 +137,8 @@ class FileEffects:
     def _unusual(self, analysis: Analysis) -> tuple[Reason, ...]:
         """What the files of the project that can run are written in, where the proof does not follow that."""
         files = dict.fromkeys(module.file for module in analysis.memory.objects(Module))
-        found = ((file.shown, self._unusual_places(file)) for file in files)
+        by_other_names = _hiding(analysis)
+        found = ((file.shown, self._unusual_places(file) or by_other_names.get(file)) for file in files)
         return tuple(
             not_known(say("what {place} hides is not known", place=place[1]), shown, place[0])
             for shown, place in found
@@ -195,6 +196,26 @@ def _state(path: Path) -> tuple[str, int, int]:
     except OSError:
         return str(path), 0, 0
     return str(path), found.st_mtime_ns, found.st_size
+
+
+def _hiding(analysis: Analysis) -> dict[ProjectFile, tuple[int, str]]:
+    """By file, a place that looks up what hides something under another name: of a module that another file imports."""
+    out: dict[ProjectFile, tuple[int, str]] = {}
+    for unit, summary in analysis.memory.summaries.items():
+        if isinstance(unit, Callbacks):
+            continue
+        for node, effect in summary.effects:
+            if isinstance(node, ast.Attribute) and _is_hidden(effect, node.attr):
+                out.setdefault(module_of(unit).file, (node.lineno, f"`{ast.unparse(node)}`"))
+    return out
+
+
+def _is_hidden(effect: Effect, name: str) -> bool:
+    """Whether an effect is that of looking up what hides something, by its full name."""
+    owner = effect.target
+    if effect.kind != READS or effect.field != name or not isinstance(owner, Name) or owner.receiver is not None:
+        return False
+    return hides(f"{owner.full}.{name}")
 
 
 def _unknown(text: str, question: Question) -> Answer:

@@ -93,6 +93,11 @@ def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] 
     return min((place for node in nodes for place in _unusual(node, file)), default=None)
 
 
+def hides(full: str) -> bool:
+    """Whether a part of a library, by its full name, is outside of it: under whatever name a file has it."""
+    return not _is_known(full)
+
+
 def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """The file's name for each module, or part of one, that it imports from a library, with the full name."""
     for node in nodes:

@@ -39,7 +39,7 @@ _WIDE = (
     *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>."),
 )
 """The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
-_SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_")
+_SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_|set[A-Z]")
 """What a function of a library is called that changes how the rest runs: no pattern stands for one."""
 
 
