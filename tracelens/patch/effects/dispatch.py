@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import classes, durations
+from tracelens.patch.effects import classes, durations, vocabulary
 from tracelens.patch.effects.attributes import FIELD, RETURN, STATE, TEXT, Arguments, Here
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.holders import AS_DICT, HELD, MODULES, SETTINGS
@@ -32,6 +32,7 @@ from tracelens.patch.effects.memory import (
 from tracelens.patch.effects.objects import (
     READS,
     UNKNOWN,
+    WRITES,
     Activation,
     Callbacks,
     Class,
@@ -63,6 +64,8 @@ class Dispatch(Items):
         objects, out = tuple(called or ()), NONE
         if len(objects) > 1 and any(map(_is_of_tensor, objects)) and not all(map(_is_of_tensor, objects)):
             self.memory.summary(here.unit).doubtful.add(here.node)
+        if objects and all(map(_is_of_data, objects)) and any(map(_changes_data, objects)):
+            self.memory.effect(here.unit, here.node, Effect(WRITES, DATA, STATE))
         for one in objects:
             out |= self._invoke(one, given, here)
         return out
@@ -283,6 +286,7 @@ class Dispatch(Items):
         """What a library's operator makes of objects with data of two sets, or modules: `first + second` has both."""
         modules = any(isinstance(one, Thing) and one.maker == MODULES for one in left | right)
         modules |= self._are(left, "module", here) and self._are(right, "module", here)
+        modules &= not any(isinstance(one, Thing) and one.kind == "data" for one in left)  # a layer's output, if at all
         if not modules and not (self._are(left, "loader", here) and self._are(right, "loader", here)):
             return NONE
         made = self.memory.make(Thing, "module" if modules else "loader", here.node, MODULES if modules else here.maker)
@@ -360,6 +364,16 @@ def _fits(function: Function, receiver: Object | None, given: Arguments) -> bool
     needed = names[handed : len(names) - len(arguments.defaults)]
     needed += [one.arg for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if value is None]
     return all(name in given.named for name in needed)
+
+
+def _is_of_data(one: Object) -> bool:
+    """Whether something that is called is a method of what nobody tells from other data: a list of `text.split()`."""
+    return isinstance(one, Name) and (one.receiver is DATA or isinstance(one.receiver, Plain))
+
+
+def _changes_data(one: Object) -> bool:
+    entry = vocabulary.lookup(one.full) if isinstance(one, Name) and one.receiver is DATA else None
+    return entry is not None and entry.changes == "self"
 
 
 def _is_of_tensor(one: Object) -> bool:

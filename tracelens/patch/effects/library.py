@@ -199,8 +199,6 @@ class Library:
         array = is_tensor(receiver) and not vocabulary.knows(called.full)
         in_place = called.full.startswith("<data>.") and (array or called.full.endswith("_"))
         changed = in_place or entry.changes in ("self", "weights", "text")
-        if receiver is DATA and entry.changes == "self":  # a list that nobody tells from others: `text.split()`
-            note(here.unit, here.node, Effect(WRITES, DATA, STATE))
         if receiver is None or not has_content(receiver):
             return
         if entry.changes == "text" and isinstance(receiver, Thing):  # neither how far it is nor what it runs over
