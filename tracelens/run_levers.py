@@ -93,6 +93,7 @@ def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:
         owners=diagnosis.owners,
         inventory=diagnosis.inventory,
         torch=_torch(diagnosis),
+        loader=_has_loader(diagnosis),
         variables=_variables(diagnosis),
         texts=diagnosis.sources,
         settings=_environment(diagnosis),
@@ -179,6 +180,14 @@ def _has_gpu(diagnosis: Diagnosis) -> bool | None:
     if diagnosis.breakdown is not None:
         return True
     return False if diagnosis.timeline.coverage.whole else None
+
+
+def _has_loader(diagnosis: Diagnosis) -> bool | None:
+    """None for a bare trace, and where a recording did not look; the recorder notes each loader that gives a batch."""
+    noted = [recording.meta.get("loaders") for recording in diagnosis.run.recordings] if diagnosis.run else []
+    if any(noted):
+        return True
+    return False if noted and all(loaders == [] for loaders in noted) else None
 
 
 def _environment(diagnosis: Diagnosis) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from tracelens.errors import RuleError, UsageError
 from tracelens.levers.chosen import chosen
 from tracelens.levers.definition import by_id
 from tracelens.levers.states import LeverFacts, levers_of_run
-from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Run, Speedup, Toggle
+from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, RankRecording, Run, Speedup, Toggle
 from tracelens.report.json import lever_entry
 from tracelens.schemes import rules
 
@@ -96,6 +96,24 @@ def test_levers_of_convolutions_need_one_and_an_optimizer_that_takes_many_tensor
     assert (levers["foreach"].state, levers["foreach"].reason) == ("done", "the trace has '_foreach_add_'")
     unknown = states(facts(inventory=(replace(none, present=None), replace(many, present=False))))
     assert {unknown[name].state for name in ("channels-last", "cudnn-benchmark", "foreach")} == {"not_tried"}
+
+
+def test_without_a_dataloader_its_levers_do_not_apply() -> None:
+    """A trial of each would take a process to find that out."""
+    none = states(facts(loader=False))
+    for name in ("workers=4", "pin-memory", "batch=2x", "prefetch=4"):
+        assert (none[name].state, none[name].reason) == ("not_applicable", "no batch came from a DataLoader")
+    for known in (True, None):
+        assert states(facts(loader=known))["batch=2x"].state == "not_tried"
+
+
+@pytest.mark.parametrize(
+    ("noted", "known"), [([[]], False), ([[], [{"num_workers": 0}]], True), ([[], None], None), ([], None)]
+)
+def test_whether_there_is_a_loader_is_what_every_rank_noted(noted: list[object], known: bool | None) -> None:
+    ranks = tuple(RankRecording(rank, None, meta={"loaders": loaders}) for rank, loaders in enumerate(noted))
+    run = Run(Path("run"), ("python", "train.py"), None, Path(), True, ranks)
+    assert run_levers.facts_of(report_cases.diagnosis(run=run)).loader is known
 
 
 def test_without_a_gpu_its_levers_do_not_apply_and_what_is_unknown_may_be_tried() -> None:

@@ -1,6 +1,6 @@
 """Are owners, their lines and what they would give back right on a GPU? Planted loops against their hand-mended twins.
 
-    python tests/owners/twins.py record -o OUT [--untuned] [--rounds 2] [--only PLANT/SIZE,…] [--budget 500]
+    python tests/owners/twins.py record -o OUT [--untuned] [--rounds 2] [--only PLANT/SIZE,…] [--budget 500] [--gpus N]
     python tests/owners/twins.py judge OUT…
 
 `record` needs a GPU. Per plant and size: the loop is recorded; then it and its twin are timed in turn, in fresh
@@ -88,6 +88,7 @@ def main() -> int:
     recording.add_argument("--untuned", dest="script", action="store_const", const="gpu_untuned.py")
     recording.set_defaults(script="gpu_plants.py")
     recording.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
+    recording.add_argument("--gpus", type=int, help="use so many of the GPUs, the first ones; all")
     recording.add_argument("--timings-only", action="store_true", help="record nothing: the recordings are elsewhere")
     judging = commands.add_parser("judge")
     judging.add_argument("out", type=Path, nargs="+")
@@ -125,8 +126,9 @@ def record(options: argparse.Namespace) -> None:
         finally:
             free.put(gpu)
 
-    with ExitStack() as stack, ThreadPoolExecutor(_gpus()) as pool:
-        for number in range(_gpus()):
+    gpus = options.gpus or _gpus()
+    with ExitStack() as stack, ThreadPoolExecutor(gpus) as pool:
+        for number in range(gpus):
             path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number), "PYTHONPATH": path}
             free.put(_Gpu(environment, stack.enter_context(ForkedRuns(_script(options.script), environment))))

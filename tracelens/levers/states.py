@@ -33,6 +33,8 @@ class LeverFacts:
     inventory: tuple[InventoryItem, ...] = ()
     torch: str | None = None
     """Its version."""
+    loader: bool | None = None
+    """Whether the recorded process drew a batch from a DataLoader."""
     variables: Mapping[str, object] | None = None
     """The environment variables that the recording noted."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -214,6 +216,8 @@ def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
         return say("no GPU work was recorded")
     if need == "pytorch-1" and facts.torch is not None and not facts.torch.startswith("1."):
         return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
+    if need == "loader" and facts.loader is False:
+        return say("no batch came from a DataLoader")
     item = facts.item({"workers": "loader_workers"}.get(need, need))
     if item is None or item.present is not False:
         return None

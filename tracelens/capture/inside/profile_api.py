@@ -300,7 +300,7 @@ def _save_owned(profiler: Any, folder: Path) -> None:
         "step_marks": "profiler",
         "attributed_steps": [],
         "memory": process_facts.memory(),
-        "loaders": [],
+        "loaders": None,  # nobody looked
         "notes": [say("recorded by the script's own profiler: no unprofiled step time, no source marks")],
         "complete": True,
         "reason": None,
