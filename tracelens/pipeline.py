@@ -346,7 +346,9 @@ def before_patch(applied: runs.AppliedPatch | None) -> dict[Path, bytes]:
 def _replay_trace(
     run: Run | None, recording: RankRecording | None, built: Timeline, waits: tuple[Stall, ...], steps: StepTimes
 ) -> ReplayTrace | Abstention:
-    """Its answers are ratios on the baseline."""
+    """Its answers are ratios on the baseline. With a setting for debugging on they would be of another training."""
+    if (meaningless := debug_settings.unjudged(run)) is not None:
+        return meaningless
     clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
     trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
     return trace if isinstance(trace, Abstention) else replace(trace, shown_ns=_shown_ns(trace, steps))

@@ -65,6 +65,15 @@ def test_the_lever_that_ends_it_is_the_only_one_that_is_tried_and_fixed(tmp_path
     assert set(planned.patches) == {"anomaly-off"}, "no other patch is made: what each would bring is not known"
 
 
+def test_with_one_on_nothing_is_replayed_and_that_is_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays take most of the time of examining a recording, and what they say would be of another training."""
+    folder = run_cases.recorded(tmp_path, environment=environment() | {"anomaly_detection": True})
+    monkeypatch.setattr(pipeline.trace_builder, "build", lambda *_: pytest.fail("replayed"))
+    diagnosis = pipeline.plan(pipeline.examine(pipeline.open_inputs((folder,))))
+    assert all(owner.recoverable_ns is None for owner in diagnosis.owners.owners)
+    assert [one.detector for one in diagnosis.abstentions].count("anomaly-detection") == 1
+
+
 @pytest.mark.parametrize(
     ("known", "lever"),
     [(environment(CUDA_LAUNCH_BLOCKING="1"), "launch-blocking"), ({"anomaly_detection": True}, "anomaly-off")],

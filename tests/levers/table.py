@@ -71,7 +71,8 @@ def _chosen(row: dict[str, Any]) -> str:
     command = row["command"].split()
     if "together" in command or "MODE=together" in command:
         return "given, at once"
-    return "by default" if row.get("words") == [] else "named"
+    words = row.get("words")
+    return "by default" if words == [] else "all" if words == ["all"] else "named"
 
 
 def _together(row: dict[str, Any]) -> list[dict[str, Any]]:

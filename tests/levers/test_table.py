@@ -52,6 +52,7 @@ def test_the_best_says_who_chose_the_levers_and_what_was_measured_too_seldom() -
     assert table.best([taken]).splitlines()[2:] == [
         "| gpt | given, at once | `bf16+compile` | 2.00 | 2 | 1.50 | 1 | 2.00 |"
     ]
+    assert "| gpt | all | `bf16+compile`" in table.best([{**row, "words": ["all"]}])
     nothing = {**row, "words": ["bf16"], "try": {"combination": None}}
     assert table.best([nothing]).splitlines()[2:] == [
         "| gpt | named | none gains beyond doubt | – | – | 1.50 | 1 | – |"
