@@ -160,13 +160,52 @@ def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
         assert_same(tmp_path, text, patch_of(tmp_path, text))
 
 
+METHODS = {
+    "of a list": (
+        "seen.append(loss.detach().cpu().numpy())  # fires",
+        "ahead.defer(seen.append, ahead.numpy(loss))  # fires",
+    ),
+    "with constants": (
+        "meter.add('loss', loss.detach().cpu().numpy(), 2)  # fires",
+        "ahead.defer(meter.add, 'loss', ahead.numpy(loss), 2)  # fires",
+    ),
+}
+_METER = """
+class Meter:
+    def __init__(self):
+        self.rows = []
+    def add(self, name, value, times):
+        self.rows.append((name, float(value) * times))
+meter, seen = Meter(), []
+"""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_that_is_called_waits_by_itself(name: str, tmp_path: Path) -> None:
+    line, wanted = METHODS[name]
+    text = script(f"{_METER}for x, y in loader:\n    STEP\n    {line}\nprint(seen, meter.rows)\n")
+    patch = patch_of(tmp_path, text)
+    assert wanted in patched_text(patch)
+    assert patched_text(patch).count("def ") == text.count("def ")
+    assert_same(tmp_path, text, patch)
+
+
+def test_a_method_of_an_object_that_the_loop_makes_anew_waits_in_a_function(tmp_path: Path) -> None:
+    line = "seen.append(loss.detach().cpu().numpy())  # fires"
+    again = "if i % 5 == 4:\n        print(len(seen))\n        seen = []"
+    text = script(f"seen = []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    {line}\n    {again}\nprint(seen)\n")
+    patch = patch_of(tmp_path, text)
+    assert "defer(seen.append" not in patched_text(patch)
+    assert_same(tmp_path, text, patch)
+
+
 @pytest.mark.parametrize(
     ("line", "name"),
     [
         ("print(i, loss.item())  # fires", "log_loss"),
         ("total += loss.item()  # fires", "record_loss"),
         ("print('{} of {}: {}'.format(i, len(loader), loss.item()))  # fires", "log_loss"),
-        ("seen.append(loss.detach().cpu().numpy())  # fires", "record_loss"),
+        ("seen.append(2 * loss.detach().cpu().numpy())  # fires", "record_loss"),
         ("total += (loss * 2).item()  # fires", "record_loss"),
     ],
 )

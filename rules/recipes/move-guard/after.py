@@ -19,7 +19,6 @@ def main():
     loss_value: object  # bound by a function below
 
     def check_loss(loss_value_2, step):
-        """What the loop did here, run later and in order (TraceLens)."""
         nonlocal loss_value
         loss_value = loss_value_2  # fires
         if not math.isfinite(loss_value):
@@ -27,7 +26,6 @@ def main():
             sys.exit(1)
 
     def record_results():
-        """What the loop did here, run later and in order (TraceLens)."""
         nonlocal total
         total += loss_value
 

@@ -17,6 +17,7 @@ from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.direct_calls import DirectCall
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import globals_of, own_nodes
@@ -29,7 +30,6 @@ _MAYBE_READS = frozenset({"formatted", "number"})
 """Kinds of captures that are a read only where the value turns out to be a tensor: the step's number may be one."""
 LINE_LENGTH = 100
 """Longer calls are broken into one argument per line, as formatters do."""
-DOCSTRING = '"""What the loop did here, run later and in order (TraceLens)."""'
 
 
 def name_of(facts: LoopFacts, run: StatementRun) -> str:
@@ -55,10 +55,12 @@ class DeferredFunction:
     name: str
     ahead: str
     """The name of the DeferredReads object of the loop."""
+    calls: tuple[DirectCall, ...] = ()
+    """The statements as calls that wait by themselves: then nobody needs the function."""
 
     def definition(self, indent: str | None = None) -> str:
         """The function, at the loop's indentation or another one, with a newline at its end."""
-        body: list[cst.BaseStatement] = [_line(DOCSTRING)]
+        body: list[cst.BaseStatement] = []
         shared = sorted(self.shared())
         for word, names in (("nonlocal", [n for n in shared if self.nested(n)]), ("global", shared)):
             chosen = [n for n in names if word == "nonlocal" or not self.nested(n)]
@@ -79,6 +81,8 @@ class DeferredFunction:
         text = _wrapped(f"{self.ahead}.defer", arguments, source.indentation(statements[0]), source)
         start = source.line_start(first_comment(source, statements[0]))
         end = source.line_start(source.last_line(statements[-1]) + 1)
+        if self.calls:
+            return Splice(start, end, self._each_waiting(start, end))
         ending = "\n" if source.text[start:end].endswith(("\n", "\r")) else ""
         return Splice(start, end, text + ending)
 
@@ -130,6 +134,20 @@ class DeferredFunction:
                 yield cst.SimpleStatementLine([new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
             elif isinstance(new, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
                 yield new if position else _without_blank_lines(new)
+
+    def _each_waiting(self, start: int, end: int) -> str:
+        """The text from `start` to `end`, with each call of a method as one that waits; comments stay."""
+        source, out = self.facts.source, ""
+        for one in self.calls:
+            first, last = source.span(one.statement)
+            indent = source.indentation(one.statement)
+            arguments = [one.called, *map(self._given, one.arguments)]
+            out += source.text[start:first] + _wrapped(f"{self.ahead}.defer", arguments, indent, source).lstrip()
+            start = last
+        return out + source.text[start:end]
+
+    def _given(self, argument: Capture | str) -> str:
+        return argument if isinstance(argument, str) else self._argument(argument)
 
     def _argument(self, capture: Capture) -> str:
         if capture.read == "choice":

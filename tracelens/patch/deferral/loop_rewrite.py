@@ -15,6 +15,7 @@ from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
+from tracelens.patch.deferral.direct_calls import direct_calls
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
@@ -172,7 +173,12 @@ def _is_docstring(statement: cst.CSTNode) -> bool:
 
 def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[DeferredFunction]:
     facts, runs = change.facts, change.deferral.runs if change.deferral is not None else ()
-    return [DeferredFunction(facts, run, take_name(name_of(facts, run), facts.taken, used), ahead) for run in runs]
+    out = []
+    for run in runs:
+        calls = direct_calls(facts, run)
+        name = "" if calls else take_name(name_of(facts, run), facts.taken, used)
+        out.append(DeferredFunction(facts, run, name, ahead, calls))
+    return out
 
 
 def _around(
@@ -226,7 +232,7 @@ def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[c
     """Blocks of lines: the functions, and before them a line for each name that only they bind from now on."""
     unbound = sorted({name for one in moved for name in one.unbound(gone)})
     bindings = "".join(f"{indent}{name}: object  # bound by a function below\n" for name in unbound)
-    return [*([bindings] if bindings else []), *(one.definition() for one in moved)]
+    return [*([bindings] if bindings else []), *(one.definition() for one in moved if not one.calls)]
 
 
 def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:

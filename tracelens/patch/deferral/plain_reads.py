@@ -22,6 +22,7 @@ from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, value_types
 from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import LINE_LENGTH, DeferredFunction, first_comment, name_of, rendered
 from tracelens.patch.deferral.one_type import has_one_type
 from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
@@ -128,7 +129,7 @@ class _List:
     def _extended(self) -> str | None:
         """`losses.extend(…)` for `losses.append(loss.item())`, where `losses` is a list and nothing else."""
         line = self.run.statements[0]
-        if len(self.run.statements) > 1 or len(self.run.captures) > 1 or _comments(line):
+        if len(self.run.statements) > 1 or len(self.run.captures) > 1 or has_comments(line):
             return None
         small = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
         call = small.value if isinstance(small, cst.Expr) else None
@@ -325,10 +326,6 @@ class _NoComments(cst.CSTTransformer):
         self, _: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine:
         return updated_node.with_changes(leading_lines=())
-
-
-def _comments(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Comment) or any(_comments(child) for child in node.children)
 
 
 def _lines_of(source: SourceFile, statement: cst.CSTNode) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key
+from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key, variables
 from tracelens.patch.code.outside import looked_at, words
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.expressions import ExpressionCaptures
@@ -130,7 +130,8 @@ class StatementCaptures(ExpressionCaptures):
         if method in host.TRAINS or holds or trainer:
             obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=dotted(call.func))
             blocked = Blocked(call, obstacle, say("hand it the tensor instead of the number, if it can use that"))
-            if method not in _SHOWS_BESIDE_A_BAR:
+            by_hearsay = self.facts.by_text and method not in host.TRAINS and not trainer
+            if method not in _SHOWS_BESIDE_A_BAR and not (by_hearsay and self._is_made_without(receiver, holds)):
                 raise blocked
             held = (
                 say("`{receiver}` was given `{holds}`, which the loop trains", receiver=receiver, holds=min(holds))
@@ -146,6 +147,13 @@ class StatementCaptures(ExpressionCaptures):
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
             return False
         return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
+
+    def _is_made_without(self, name: str, trained: frozenset[str]) -> bool:
+        """Whether no line of the file that makes the object hands it one that is trained: a meter that has the
+        optimizer all the same has it from somewhere that may mean another object."""
+        values = list(value_types.values_of(name, self.facts))
+        given = {root_key(one) for value in values for one in variables(value)}
+        return bool(values) and all(isinstance(value, cst.Call) for value in values) and not given & trained
 
     def _is_plain_list(self, name: str) -> bool:
         """Whether a name stands for a list or dict that is written there, whatever it is called: `dist = []`."""
