@@ -152,7 +152,7 @@ class StatementCaptures(ExpressionCaptures):
         """Whether no line of the file that makes the object hands it one that is trained: a meter that has the
         optimizer all the same has it from somewhere that may mean another object."""
         values = list(value_types.values_of(name, self.facts))
-        given = {root_key(one) for value in values for one in variables(value)}
+        given = {root_key(one) for value in values if value is not None for one in variables(value)}
         return bool(values) and all(isinstance(value, cst.Call) for value in values) and not given & trained
 
     def _is_plain_list(self, name: str) -> bool:
