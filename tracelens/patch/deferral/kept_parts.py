@@ -25,9 +25,7 @@ def kept_parts(facts: LoopFacts, statement: cst.CSTNode) -> tuple[cst.BaseExpres
 
 
 def changed_later(facts: LoopFacts, statement: cst.CSTNode) -> frozenset[str]:
-    """What the functions behind a statement change when it runs later, where that is not left to the proof."""
-    if facts.by_text:
-        return frozenset()
+    """What the functions behind a statement change when it runs later."""
     if not kept_parts(facts, statement):
         return facts.behind(statement).changed
     return frozenset().union(*(facts.behind(target).changed for target in targets(statement)))

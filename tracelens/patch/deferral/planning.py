@@ -186,10 +186,9 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
     """The keys in `state` and those that the statements write, with the objects that hold one another."""
     keys = {key for statement in statements for key in written(statement, facts.names)}
     keys |= {key for statement in statements for key in changed_later(facts, statement)}
-    if facts.by_text:
-        return state | keys  # who else has one of these objects is asked of the project, too
     objects = keys - {name for statement in statements for name in rebound(statement) - facts.kept_by(statement)}
-    return state | keys | facts.aliases(frozenset(objects))
+    known = facts.other_names if facts.by_text else facts.aliases  # who else holds one is asked of the project then
+    return state | keys | known(frozenset(objects))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:

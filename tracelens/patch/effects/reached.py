@@ -115,6 +115,11 @@ class Reached:
         held = self._held_for_certain if certain else self._held
         return frozenset(keys).union(key for key, objects in held.items() if not wanted.isdisjoint(objects))
 
+    def other_names(self, keys: Iterable[str]) -> frozenset[str]:
+        """The names, and those that may stand for the same object."""
+        wanted = frozenset(one for key in keys for one in self._objects.get(key, ()))
+        return frozenset(keys).union(name for one in wanted for name in self._names.get(one, ()))
+
     def unknown(self, key: str) -> str:
         """Why nobody can tell what the name stands for, in words; empty where somebody can."""
         return " ".join(one.why for one in self._values.get(key, ()) if isinstance(one, Unknown))

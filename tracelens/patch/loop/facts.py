@@ -206,6 +206,10 @@ class LoopFacts:
         certain = self.doubts is not None  # what is only likely is asked of the effects
         return self._reached.aliases(objects, certain) if self._reached is not None else objects
 
+    def other_names(self, objects: frozenset[str]) -> frozenset[str]:
+        """The objects under all names that may stand for one of them."""
+        return self._reached.other_names(objects) if self._reached is not None else objects
+
     def kept_by(self, statement: cst.CSTNode) -> frozenset[str]:
         """The object that `losses += [loss]` changes: the name stands for the same one as before."""
         if not isinstance(statement, cst.AugAssign) or self._reached is None:
