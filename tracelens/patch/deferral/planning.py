@@ -141,11 +141,12 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
 
 
 def _note_who_stays(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> None:
-    """Note the statements that stay although what they call may touch a result: a plan that has them is not proved."""
-    for leaf in facts.leaves:
-        if facts.reaches(leaf, state) and not any(leaf is member for member in members):
-            text = say("what it calls may touch what waits")
-            doubt(facts, Suspected(leaf, text, say("read the value every N batches")))
+    """Note the statements that stay although what they call may touch a result; no plan by text alone is proved."""
+    leaves = (leaf for leaf in facts.leaves if not any(leaf is member for member in members))
+    reaching = [leaf for leaf in leaves if facts.reaches(leaf, state)]
+    for leaf in reaching or [facts.loop]:
+        text = say("what it calls may touch what waits")
+        doubt(facts, Suspected(leaf, text, say("read the value every N batches")))
 
 
 def _check_results(facts: LoopFacts, leaf: cst.BaseSmallStatement, state: frozenset[str]) -> None:
