@@ -322,6 +322,61 @@ def test_beside_a_wait_that_stays_nothing_is_gained(tmp_path: Path) -> None:
     ]
 
 
+BUS = "class Bus:\n    def fire(self, step, loss):\n        model.last_loss = loss\nbus = Bus()\n"
+NORM = """
+def grad_norm():
+    total = 0.0
+    for p in model.parameters():
+        if p.grad is not None:
+            total += p.grad.norm().item() ** 2
+    return total
+"""
+PICK = "def pick(x):\n    return int(model(x).argmax().item())\n"
+BESIDE_OR_MANY = {
+    "the value in the argument of a call": (
+        BUS + "total = 0.0\nfor i, (x, y) in enumerate(loader):\n    STEP\n    total += loss.item()\n"
+        "    bus.fire(step=i, loss=loss.item())\n    model.seen = model.last_loss\nprint(total)\n",
+        "right beside it: nothing would be gained",
+    ),
+    "many in a function that the batch calls": (
+        NORM + "total, norms = 0.0, 0.0\nfor x, y in loader:\n    optimizer.zero_grad()\n"
+        "    loss = criterion(model(x), y)\n    loss.backward()\n    norms += grad_norm()\n    optimizer.step()\n"
+        "    total += loss.item()\nprint(total, norms)\n",
+        "several times in each batch: hardly anything would be gained",
+    ),
+    "a function that a loop in the batch calls": (
+        PICK + "total, state = 0.0, 0\nfor x, y in loader:\n    for t in range(5):\n"
+        "        state = pick(x + state)\n    STEP\n    total += loss.item()\nprint(total)\n",
+        "several times in each batch: hardly anything would be gained",
+    ),
+}
+
+
+@pytest.mark.parametrize("loop", BESIDE_OR_MANY)
+def test_beside_waits_that_stay_in_what_the_batch_calls_nothing_is_gained(loop: str, tmp_path: Path) -> None:
+    body, said = BESIDE_OR_MANY[loop]
+    patch = every_place(tmp_path, body)
+    assert patch.empty, patch.diff
+    assert any(said in one.obstacle for one in patch.declined), patch.declined
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        "if i % 100 == 0:\n        norms += grad_norm()",
+        "if watched:\n        norms += grad_norm()",
+        "for watch in watched:\n        norms += grad_norm()",
+        "norms += 1.0",
+    ],
+)
+def test_a_function_that_may_never_be_called_leaves_something_to_gain(called: str, tmp_path: Path) -> None:
+    body = (
+        NORM + "watched = []\ntotal, norms = 0.0, 0.0\nfor i, (x, y) in enumerate(loader):\n    STEP\n"
+        f"    {called}\n    optimizer.zero_grad()\n    total += loss.item()\nprint(total, norms)\n"
+    )
+    assert [hunk.edit for hunk in every_place(tmp_path, body).hunks] == ["defer-read"]
+
+
 def test_a_wait_that_stays_before_the_step_leaves_something_to_gain(tmp_path: Path) -> None:
     body = (
         "import math\ntotal = 0.0\nfor x, y in loader:\n    loss = criterion(model(x), y)\n"

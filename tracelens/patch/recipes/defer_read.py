@@ -109,27 +109,41 @@ def _propose(request: RecipeRequest) -> RecipeAnswer:
         kept, deferral = _largest_plan(request, facts, members, declined)
         if deferral is None:
             continue
-        wait = _wait_that_stays(request, facts, found, kept)
-        if wait is None:
+        nothing_gained = _nothing_gained(request, facts, found, kept)
+        if nothing_gained is None:
             proposals.append(_proposal(request, facts, deferral, kept))
         else:
-            obstacle = say(
-                "the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=wait.line
-            )
-            blocked = Blocked(None, obstacle, say("take that wait out first"))
-            declined += [request.decline(site.node, blocked) for site, _ in kept]
+            declined += [request.decline(site.node, nothing_gained) for site, _ in kept]
     return RecipeAnswer(tuple(proposals), tuple(declined))
 
 
-def _wait_that_stays(request: RecipeRequest, facts: LoopFacts, found: Found, kept: Found) -> Site | None:
-    """A wait beside all of the reads that nothing in this patch takes out of the loop."""
+def _nothing_gained(request: RecipeRequest, facts: LoopFacts, found: Found, kept: Found) -> Blocked | None:
+    """A wait beside all of the reads, or many in each batch, that nothing in this patch takes out of the loop."""
     if request.source.line(facts.loop) in request.changing:
         return None
     sites = [site for site, _ in kept]
     inside = set(walk(facts.loop.body))
-    others = [(site, target) for site, target in found if site not in sites and site.node in inside]
-    stays = [site for site, target in others if target.stalls and not _seldom(facts, site, target)]
-    return waits_that_stay.beside(facts, sites, stays)
+    others = [(site, target) for site, target in found if site not in sites and target.stalls]
+    stays = [site for site, target in others if site.node in inside and not _seldom(facts, site, target)]
+    by_hand = say("take that wait out first")
+    if (wait := waits_that_stay.beside(facts, sites, stays)) is not None:
+        said = say(
+            "the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=wait.line
+        )
+        return Blocked(None, said, by_hand)
+    called = [site for site, _ in others] if _recorded(found) else [*stays, *waits_that_stay.in_functions(facts)]
+    if (wait := waits_that_stay.repeated(facts, called)) is not None:
+        said = say(
+            "the wait in line {line} stays, several times in each batch: hardly anything would be gained",
+            line=wait.line,
+        )
+        return Blocked(None, said, by_hand)
+    return None
+
+
+def _recorded(found: Found) -> bool:
+    """Whether the waits were measured: without a recording each place of a batch is taken for one."""
+    return any(stall.wait_ns for _, target in found for stall in target.stalls)
 
 
 def _together(

@@ -1,7 +1,8 @@
 """Waits that stay in each batch right beside a read: with them nothing is gained when the read waits.
 
 In: a loop, the reads that would be deferred, and those that cannot be. Out: the wait that stays, or None. Two waits are
-beside one another where nothing between them gives the GPU work: whichever comes first waits for all of it.
+beside one another where nothing between them gives the GPU work: whichever comes first waits for all of it. Beside a
+wait that is made many times in each batch one more is no matter, wherever it stands.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, of_kinds, walk
 from tracelens.patch.code.outside import words
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import own_nodes
-from tracelens.patch.loop.sites import Site, find, reads_in
+from tracelens.patch.loop.sites import Site, find, read_of, reads_in
 
 _NO_WORK = words(
     "item tolist print update append extend write info warning debug error exit format time perf_counter isfinite"
     " isnan isinf get_scale set_postfix set_description add_scalar synchronize"
 )
 """Calls that give the GPU no work, by their last name."""
+_CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.CompFor)
 
 
 def beside(facts: LoopFacts, kept: Sequence[Site], stays: Sequence[Site]) -> Site | None:
@@ -28,6 +30,65 @@ def beside(facts: LoopFacts, kept: Sequence[Site], stays: Sequence[Site]) -> Sit
     staying = [*stays, *_synchronizes(facts)]
     found = [next((other for other in staying if _together(facts, read, other)), None) for read in kept]
     return found[0] if found and all(other is not None for other in found) else None
+
+
+def repeated(facts: LoopFacts, stays: Sequence[Site]) -> Site | None:
+    """The wait that stays in each round of a loop within the batch, in this loop or in a function that it calls."""
+    return next((site for site in stays if _in_rounds(facts, site)), None)
+
+
+def in_functions(facts: LoopFacts) -> Iterator[Site]:
+    """Tensors that functions of the file read, each by itself."""
+    for site in find(facts.source):
+        read = read_of(site.node)
+        if site.kind == "read" and read is not None and read.kind in ("item", "tolist") and site.function is not None:
+            yield site
+
+
+def _in_rounds(facts: LoopFacts, site: Site) -> bool:
+    function, rounds = _way_up(facts, site.node)
+    if function is None:
+        return rounds
+    name = function.name.value
+    named = [one for one in of_kinds(facts.source.module, (cst.FunctionDef,)) if _name(one) == name]
+    calls = (call for call in own_nodes(facts.loop.body) if isinstance(call, cst.Call) and _last(call.func) == name)
+    certain = (call for call in calls if _is_certain(facts, call) and _is_certain(facts, site.node))
+    return len(named) == 1 and any(rounds or _way_up(facts, call)[1] for call in certain)
+
+
+def _way_up(facts: LoopFacts, node: cst.CSTNode) -> tuple[cst.FunctionDef | None, bool]:
+    """The function around a place where that is not the loop's, and whether the place is in a loop within the batch."""
+    below, rounds = node, False
+    for ancestor in facts.source.ancestors(node):
+        if ancestor is facts.loop:
+            return None, rounds and _is_certain(facts, node)
+        if isinstance(ancestor, cst.FunctionDef):
+            return ancestor, rounds and _is_certain(facts, node)
+        if isinstance(ancestor, (cst.For, cst.While)) and below is ancestor.body:
+            rounds = rounds or isinstance(ancestor, cst.While) or isinstance(ancestor.iter, cst.Call)
+        below = ancestor
+    return None, False
+
+
+def _is_certain(facts: LoopFacts, node: cst.CSTNode) -> bool:
+    """Whether each batch comes by a place, up to the loop or the function around it: no condition is in between.
+
+    `if p.grad is not None:` is none, which holds of most. A loop over a list may have no rounds, as one of callbacks.
+    """
+    for ancestor in facts.source.ancestors(node):
+        if ancestor is facts.loop or isinstance(ancestor, cst.FunctionDef):
+            return True
+        if isinstance(ancestor, _CONDITIONS) and not _asks_for_none(ancestor):
+            return False
+        if isinstance(ancestor, cst.For) and not isinstance(ancestor.iter, cst.Call):
+            return False
+    return False
+
+
+def _asks_for_none(node: cst.CSTNode) -> bool:
+    test = node.test if isinstance(node, cst.If) else None
+    part = test.comparisons[0] if isinstance(test, cst.Comparison) else None
+    return part is not None and isinstance(part.operator, cst.IsNot) and dotted(part.comparator) == "None"
 
 
 def _synchronizes(facts: LoopFacts) -> Iterator[Site]:
@@ -45,8 +106,10 @@ def _together(facts: LoopFacts, read: Site, other: Site) -> bool:
     if block is not source.parent(theirs) or not isinstance(block, cst.IndentedBlock):
         return False
     body = list(block.body)
-    numbers = sorted(next(n for n, node in enumerate(body) if node is one) for one in (own, theirs))
-    return all(_gives_no_work(facts, node) for node in body[numbers[0] : numbers[1] + 1])
+    places = [next(n for n, node in enumerate(body) if node is one) for one in (own, theirs)]
+    between, last = body[min(places) : max(places)], body[max(places)]
+    behind = read if last is own else other
+    return all(_gives_no_work(facts, node) for node in between) and _gives_no_work(facts, last, until=behind.node)
 
 
 def _in_block(facts: LoopFacts, statement: cst.CSTNode) -> cst.CSTNode:
@@ -55,10 +118,18 @@ def _in_block(facts: LoopFacts, statement: cst.CSTNode) -> cst.CSTNode:
     return line if isinstance(line, cst.SimpleStatementLine) else statement
 
 
-def _gives_no_work(facts: LoopFacts, node: cst.CSTNode) -> bool:
-    plain = all(not any(isinstance(part, cst.Call) for part in walk(read.tensor)) for read in reads_in(node))
+def _gives_no_work(facts: LoopFacts, node: cst.CSTNode, until: cst.CSTNode | None = None) -> bool:
+    """`until`: a read in the statement, before which what it is an argument of is not called yet."""
+    end = facts.source.span(until)[1] if until is not None else None
+    reads = (read for read in reads_in(node) if end is None or facts.source.span(read.node)[1] <= end)
+    plain = all(not any(isinstance(part, cst.Call) for part in walk(read.tensor)) for read in reads)
     calls = (part for part in walk(node) if isinstance(part, cst.Call))
-    return plain and all(is_pure(facts.names.qualified(call.func)) or _last(call.func) in _NO_WORK for call in calls)
+    before = (call for call in calls if end is None or facts.source.span(call)[1] <= end)
+    return plain and all(is_pure(facts.names.qualified(call.func)) or _last(call.func) in _NO_WORK for call in before)
+
+
+def _name(node: cst.CSTNode) -> str:
+    return node.name.value if isinstance(node, cst.FunctionDef) else ""
 
 
 def _last(function: cst.BaseExpression) -> str:
