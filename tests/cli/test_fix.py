@@ -199,7 +199,7 @@ def test_two_levers_are_tried_and_the_faster_one_is_verified(
     [
         (["worker"], 2, "unknown lever: worker. Did you mean workers=N?"),
         (["all"], 2, "fix chooses by itself"),
-        (["bf16"], 2, "there is no patch for bf16: no recipe writes it"),
+        (["fp16"], 2, "there is no patch for fp16: no recipe writes it"),
         (["gc-collect"], 2, "no line that takes time in a step calls gc.collect"),
         (["event-sync", "interval-sync"], 2, "no patch makes event-sync and interval-sync at once"),
         (["--yes", "--no-write"], 2, "exclude each other"),

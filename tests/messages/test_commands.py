@@ -130,7 +130,7 @@ ERRORS = (
     "report run --card card.bmp",
     "report run --scheme event-interval",
     "apply run --scheme event",
-    "apply run --lever bf16",
+    "apply run --lever fp16",
     "revert none",
     "revert run",
     "verify run --all --scheme event-interval",
