@@ -13,8 +13,9 @@ from tests.support.places import SAMPLES
 from tests.support.sample_plans import sample_plan
 from tracelens import lever_names as names
 from tracelens.cli import main
-from tracelens.model import Lever, Location, Owner, Speedup
+from tracelens.model import Lever, Location, Owner, PlannedDiagnosis, Speedup
 from tracelens.report import (
+    answer,
     first_screen,
     html,
     lever_names,
@@ -22,6 +23,7 @@ from tracelens.report import (
     lever_section,
     loader_lines,
     next_commands,
+    sections,
     text,
 )
 from tracelens.report.terminal import TerminalStyle
@@ -38,23 +40,37 @@ def page(case: str) -> str:
     return re.sub(r"\s+", " ", markup.unescape(re.sub(r"<[^>]+>", "", body)))
 
 
-def loading(edit_line: int = 2) -> str:
+def loading(edit_line: int = 2) -> PlannedDiagnosis:
     """A loop of 9.5 ms that waits 3.5 of them for batches, of which more workers save 3.2 (9.5 → 6.3)."""
     base = cases.recommended()
     waits = Owner("dataloader", 4 * MS, (Location("train.py", 6),))
     lever = Lever("workers=8", "loader", "predicted", "", "", predicted=Speedup(1.5, 1.4, 1.6))
     lever = replace(lever, locations=(Location("train.py", edit_line),))
     wanted = replace(base.recommendation, scheme=None, lever="workers=8")
-    base = cases.held(replace(base, levers=(lever,), recommendation=wanted), Owner("gpu", 6 * MS), waits)
-    return loader_lines.said(base)
+    return cases.held(replace(base, levers=(lever,), recommendation=wanted), Owner("gpu", 6 * MS), waits)
 
 
 def test_each_line_of_a_loader_is_said_to_be_what_it_is_and_how_much_of_the_wait_can_be_saved() -> None:
-    assert loading() == (
+    assert loader_lines.said(loading()) == (
         "Line 6 waits for the DataLoader's batches; the change goes into line 2. Of the 3.50 ms 3.17 can be saved."
     )
-    assert loading(edit_line=6) == "Of the 3.50 ms 3.17 can be saved.", "one line is one line"
+    assert loader_lines.said(loading(edit_line=6)) == "Of the 3.50 ms 3.17 can be saved.", "one line is one line"
     assert loader_lines.said(cases.recommended()) == ""
+
+
+def test_above_the_headline_stands_the_line_where_time_is_lost_and_then_the_one_to_change() -> None:
+    assert answer.answer(loading()).where == "train.py, line 6; change: line 2"
+    assert answer.answer(loading(edit_line=6)).where == "train.py, line 6"
+
+
+def test_without_it_is_explained_where_the_table_has_the_column() -> None:
+    held = Owner("gpu", 6 * MS)
+    saves = cases.held(cases.recommended(), held, Owner("wait", 3 * MS, recoverable_ns=2 * MS))
+    none = cases.held(cases.recommended(), held)
+    for diagnosis, there in ((saves, True), (none, False)):
+        section = sections.owners(diagnosis)
+        assert section is not None and section.table is not None
+        assert ("without it" in section.table.columns) is there is bool(section.note)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tracelens.messages import joined, say, value_in
 from tracelens.model import IllustratedDiagnosis, PlannedDiagnosis, on_baseline
-from tracelens.report import annotated_source, first_screen, formatting, next_commands, wording
+from tracelens.report import annotated_source, first_screen, formatting, loader_lines, next_commands, wording
 from tracelens.report.annotated_source import AnnotatedFile
 from tracelens.report.first_screen import FirstScreen
 from tracelens.report.formatting import DASH, clean, gain, percent
@@ -117,7 +117,10 @@ def _unstopped(text: str) -> str:
 
 
 def _where(diagnosis: PlannedDiagnosis) -> str:
-    """The lines that the answer is about."""
+    """The lines that the answer is about: where time is lost, and where the change goes if that is elsewhere."""
+    two = loader_lines.apart(diagnosis)
+    if two:
+        return two
     lines = list(recommended_lines(diagnosis))
     if not lines:
         return ""

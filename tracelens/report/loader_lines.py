@@ -19,21 +19,49 @@ LEAST_DIFFERENCE = 0.01
 def said(diagnosis: PlannedDiagnosis) -> str:
     """'Line 54 waits for the DataLoader's batches; the change goes into line 34. Of the 10.1 ms 8.2 can be saved.'."""
     diagnosis = on_baseline(diagnosis)
-    lever = next((one for one in diagnosis.levers if one.id == diagnosis.recommendation.lever), None)
-    loader = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
-    if lever is None or lever.family != "loader" or loader is None:
+    about = _about(diagnosis)
+    if about is None:
         return ""
-    parts = [text for text in (_lines(lever, loader, diagnosis), _saved(lever, loader, diagnosis)) if text]
+    parts = [text for text in (_lines(*about, diagnosis), _saved(*about, diagnosis)) if text]
     return joined(" ", parts) if parts else ""
 
 
-def _lines(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
+def apart(diagnosis: PlannedDiagnosis) -> str:
+    """'train.py, line 54; change: line 34', where these are two lines: time is lost at the one, not at the other."""
+    about = _about(diagnosis)
+    two = _two_places(*about, diagnosis) if about is not None else None
+    if two is None:
+        return ""
+    waits, goes = two
+    told = {"path": clean(waits.path), "wait": waits.line, "edit": clean(str(goes))}
+    if waits.path != goes.path:
+        return say("{path}, line {wait}; change: {edit}", **told)
+    return say("{path}, line {wait}; change: line {edit}", **{**told, "edit": goes.line})
+
+
+def _about(diagnosis: PlannedDiagnosis) -> tuple[Lever, Owner] | None:
+    """The recommended lever and the DataLoader that it changes; None where another lever is recommended."""
+    lever = next((one for one in diagnosis.levers if one.id == diagnosis.recommendation.lever), None)
+    loader = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
+    return None if lever is None or lever.family != "loader" or loader is None else (lever, loader)
+
+
+def _two_places(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> tuple[Location, Location] | None:
+    """Where it waits, and where the change goes; None where that is one line, or one of them is not known."""
     waits, edit = line_times.place_of(loader, diagnosis), edit_excerpt.edit_excerpt(diagnosis)
     goes = lever.locations[0] if lever.locations else None
     if edit is not None:
         goes = Location(edit.path, edit.line)
     if waits is None or goes is None or (waits.path, waits.line) == (goes.path, goes.line):
+        return None
+    return waits, goes
+
+
+def _lines(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
+    two = _two_places(lever, loader, diagnosis)
+    if two is None:
         return ""
+    waits, goes = two
     told = {"wait": _named(waits, goes), "edit": _named(goes, goes)}
     return say("Line {wait} waits for the DataLoader's batches; the change goes into line {edit}.", **told)
 

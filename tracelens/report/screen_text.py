@@ -160,7 +160,7 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
     """What the rows leave open: which of them are no better than one another, and what nobody knows."""
     same = _same_ranks(rows)
     if same:
-        yield say("{ranks} gain about the same.", ranks=joined(", ", same))
+        yield say("{ranks}: their ranges overlap.", ranks=joined(", ", same))
     if any(row.id == "event-sync" for row in rows):
         yield say("An event is a mark in the GPU's queue.")
     if any(row.step == DASH for row in rows):

@@ -117,7 +117,9 @@ def owners(diagnosis: Diagnosis) -> Section | None:
     note = say(
         "“Without it” is what a step is shorter by when this alone is gone, predicted; what overlaps is not added up."
     )
-    return Section("owners", say("Who holds it"), table=Table(columns, tuple(rows), frozenset({2, 3, 4})), note=note)
+    table = Table(columns, tuple(rows), frozenset({2, 3, 4}))
+    shown = columns[-1] in table.columns  # a column of which no row says anything is left out
+    return Section("owners", say("Who holds it"), table=table, note=note if shown else "")
 
 
 def _owner_rows(owners: Sequence[Owner], diagnosis: Diagnosis) -> Iterator[tuple[str, ...]]:
@@ -286,7 +288,7 @@ def passed(diagnosis: Diagnosis) -> Section | None:
     """Symptoms that were looked for and not found, or that cannot occur here."""
     rows: list[tuple[str, ...]] = [(check.meaning, Code(check.detector), say("passed")) for check in diagnosis.passed]
     rows += [(check.reason, Code(check.detector), say("not applicable")) for check in diagnosis.not_applicable]
-    hint = say("{count} checks", count=len(diagnosis.passed))
+    hint = say_count("{count} check", "{count} checks", len(diagnosis.passed))
     return _section(
         "passed", say("Checked, no problem"), hint, Table((say("what"), say("check"), say("result")), tuple(rows))
     )

@@ -102,7 +102,7 @@ def _section(counted: Sequence[_Step], median_ns: float, with_gaps: bool) -> Sec
         rows.append((say("GPU idle in a step, ms"), spread))
     lede = say(
         "Recorded steps, with the profiler. The longest takes {times:.1f} times the median. "
-        "Dashed steps are not in the statistics.",
+        "Grey steps are not in the statistics.",
         times=longest.ns / max(median_ns, 1),
     )
     table = Table((say("recorded steps"), say("value")), tuple(rows), frozenset({1}))
