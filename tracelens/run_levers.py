@@ -235,8 +235,8 @@ def _with_state(lever: Lever, scheme: Scheme, trial: Verification | None, measur
     if trial is not None and (measured is not None or trial.outcome == "failed"):
         numbers = _NUMBERS[trial.numbers_equal]
         fine = trial.numbers_equal is True and measured is not None and measured.excludes_zero
-        undecided = measured is not None and measured.low <= 1 <= measured.high and not measured.is_narrow
-        command = f"apply --lever {scheme.id}" if fine else f"try {scheme.id}" if undecided else None
+        maybe = measured is not None and measured.low <= 1 and not measured.is_narrow and measured.may_gain
+        command = f"apply --lever {scheme.id}" if fine else f"try {scheme.id}" if maybe else None
         reason = trial.verdict if measured is None else lever.reason
         return replace(
             lever, state="measured", measured=measured, numbers=numbers, reason=reason or trial.verdict, command=command

@@ -276,9 +276,16 @@ def test_what_apply_leaves_out_and_what_it_says_is_next_are_one_command(
 
 
 @pytest.mark.slow
-def test_what_a_trial_left_undecided_is_not_to_be_left_but_tried_again() -> None:
-    table = lever_section.lever_table(sample_plan("host_bound"))
+@pytest.mark.parametrize("case", ["host_bound", "loader_bound"])
+def test_what_a_trial_left_undecided_without_a_sign_of_a_gain_is_not_sent_to_another(case: str) -> None:
+    table = lever_section.lever_table(sample_plan(case))
     assert table is not None
     line = next(line for line in table.lines if line.id == "event-interval")
-    assert (line.gain, line.advice, line.command) == ("undecided", "", "tracelens try run/ event-interval")
+    assert (line.gain, line.advice, line.command) == ("undecided", "no sign of a gain", "")
+    assert "try run/ event-interval" not in page(case)
     assert all(line.advice == "leave it" for line in table.lines if line.gain == "no gain")
+
+
+@pytest.mark.parametrize(("middle", "again"), [(1.1, True), (1.004, False), (0.91, False)])
+def test_a_longer_trial_is_worth_its_time_where_the_middle_is_a_gain(middle: float, again: bool) -> None:
+    assert Speedup(middle, 0.8, 1.3).may_gain is again

@@ -55,6 +55,8 @@ class Toggle:
 
 NARROW = 0.03
 """Of a step: the range of what is called no gain, where it was measured; one that is wider is undecided."""
+LEAST_SHOWN = 1.005
+"""Below it a gain is shown as +0 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,11 @@ class Speedup:
     def excludes_zero(self) -> bool:
         """Whether the whole range is a gain."""
         return self.low > 1
+
+    @property
+    def may_gain(self) -> bool:
+        """Whether its middle is a gain of a percent as shown: else a longer trial is not worth its time."""
+        return self.speedup >= LEAST_SHOWN
 
     @property
     def is_narrow(self) -> bool:

@@ -152,9 +152,15 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         evidence=row.evidence,
         results=RESULTS[lever.numbers] if lever.measured is not None and lever.numbers else "",
         command="" if no_gain else next_commands.with_lever(lever, diagnosis),
-        advice=say("leave it") if no_gain else "",
+        advice=say("leave it") if no_gain else _no_sign(lever),
         best=lever.id == recommended,
     )
+
+
+def _no_sign(lever: Lever) -> str:
+    """Of a trial whose range is wide, but whose middle is no gain."""
+    known = lever.measured
+    return say("no sign of a gain") if known is not None and known.low <= 1 and not known.may_gain else ""
 
 
 def _lines(spans: str) -> str:
