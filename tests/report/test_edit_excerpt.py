@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tracelens.report import diff, edit_excerpt
 from tracelens.report.edit_excerpt import EditExcerpt, EditRow
 
@@ -76,10 +78,10 @@ def excerpt(shown: int, changed: int, *new_files: str) -> EditExcerpt:
 
 def test_how_much_of_the_change_is_shown_is_counted() -> None:
     said = edit_excerpt.rest_of(excerpt(3, 6), "tracelens apply run")
-    assert said == "3 of 6 changed lines; apply --dry-run shows all."
-    helpers = excerpt(2, 2, "helpers.py")
-    assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 changed lines, 1 new file; fix shows all."
-    assert edit_excerpt.rest_of(helpers, "") == "2 of 2 changed lines, 1 new file."
+    assert said == "3 of 6 lines; tracelens apply run --dry-run shows all."
+    helpers = replace(excerpt(2, 2, "helpers.py"), new_lines=90)
+    assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 lines, 1 new file of 90; fix shows all."
+    assert edit_excerpt.rest_of(helpers, "") == "2 of 2 lines, 1 new file of 90."
     assert edit_excerpt.rest_of(excerpt(2, 2), "tracelens apply run") == ""
 
 

@@ -44,6 +44,8 @@ class EditExcerpt:
     changed: int
     """How many lines go or come in all, in files that there are."""
     new_files: tuple[str, ...]
+    new_lines: int = 0
+    """How many lines the new files have together."""
 
     @property
     def line(self) -> int:
@@ -73,21 +75,28 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
         rows=_telling(blocks, lines),
         changed=sum(row.kind in ("add", "del") for file, _ in own for row in file.rows),
         new_files=tuple(PurePath(file.path).name for file in files if file.created),
+        new_lines=sum(row.kind == "add" for file in files if file.created for row in file.rows),
     )
 
 
 def rest_of(edit: EditExcerpt | None, next_command: str, *, with_undo: bool = False) -> str:
-    """'3 of 18 changed lines, 1 new file; apply --dry-run shows all.'; with what takes it out again."""
+    """'3 of 18 lines, 1 new file of 90; …'; with the command that shows all, and what takes it out."""
     if edit is None or edit.whole:
         return ""
-    said = say("{shown} of {all} changed lines", shown=len(edit.rows), all=edit.changed)
+    said = say("{shown} of {all} lines", shown=len(edit.rows), all=edit.changed)
     if edit.new_files:
-        said = say_count("{lines}, {count} new file", "{lines}, {count} new files", len(edit.new_files), lines=said)
+        said = say_count(
+            "{lines}, {count} new file of {size}",
+            "{lines}, {count} new files of {size}",
+            len(edit.new_files),
+            lines=said,
+            size=edit.new_lines,
+        )
     verb = next_command.split()[1] if next_command else ""
     if verb == "apply" and with_undo:
         return say("{lines}; apply --dry-run shows all, revert undoes.", lines=said)
     if verb == "apply":
-        return say("{lines}; apply --dry-run shows all.", lines=said)
+        return say("{lines}; {command} shows all.", lines=said, command=f"{next_command} --dry-run")
     return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 
