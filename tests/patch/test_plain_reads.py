@@ -360,6 +360,16 @@ def test_beside_waits_that_stay_in_what_the_batch_calls_nothing_is_gained(loop: 
     assert any(said in one.obstacle for one in patch.declined), patch.declined
 
 
+def test_values_that_a_loop_in_the_batch_reads_wait_with_the_others(tmp_path: Path) -> None:
+    body = (
+        "def train():\n    sums = {'loss': 0.0}\n    for x, y in loader:\n        STEP\n"
+        "        sums['loss'] += loss.item()\n        for name, value in dict(loss=loss).items():\n"
+        "            sums[name] += value.item()\n    return sums\nprint(train())\n"
+    )
+    patch = every_place(tmp_path, body)
+    assert [hunk.edit for hunk in patch.hunks] == ["defer-read"], patch.declined
+
+
 @pytest.mark.parametrize(
     "called",
     [

@@ -38,10 +38,11 @@ def repeated(facts: LoopFacts, stays: Sequence[Site]) -> Site | None:
 
 
 def in_functions(facts: LoopFacts) -> Iterator[Site]:
-    """Tensors that functions of the file read, each by itself."""
+    """Tensors that other functions of the file read, each by itself."""
+    inside = set(own_nodes(facts.scope))
     for site in find(facts.source):
         read = read_of(site.node)
-        if site.kind == "read" and read is not None and read.kind in ("item", "tolist") and site.function is not None:
+        if site.kind == "read" and site.node not in inside and read is not None and read.kind in ("item", "tolist"):
             yield site
 
 
