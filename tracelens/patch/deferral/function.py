@@ -22,6 +22,8 @@ from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import globals_of, own_nodes
 
+FEWEST_NOUN_LETTERS = 2
+"""A variable of one letter says nothing in the name of a function, which stands apart from where it is bound."""
 MOST_NOUN_LETTERS = 24
 """A longer noun says no more in the name of a function."""
 _READ_SUFFIX = re.compile(r"_(values?|list|array|on_host)(_\d+)?$")
@@ -40,10 +42,15 @@ def name_of(facts: LoopFacts, run: StatementRun) -> str:
     parts = [part for statement in run.statements for part in walk(statement)]
     logs = any(written(statement, facts.names) & {OUTPUT, FILES} for statement in run.statements)
     verb = "check" if any(part in facts.guards for part in parts) else "log" if logs else "record"
-    captures = sorted((c for c in run.captures if c.read), key=lambda c: c.read in _MAYBE_READS)
+    captures = sorted((c for c in run.captures if c.read and not _is_deed(c)), key=lambda c: c.read in _MAYBE_READS)
     reads = (_READ_SUFFIX.sub("", capture.name).strip("_") for capture in captures)
-    noun = next((read for read in reads if read not in ("", "value") and len(read) <= MOST_NOUN_LETTERS), "results")
+    noun = next((r for r in reads if r != "value" and FEWEST_NOUN_LETTERS <= len(r) <= MOST_NOUN_LETTERS), "results")
     return f"{verb}_{noun}"
+
+
+def _is_deed(capture: Capture) -> bool:
+    """Whether a value is named after the function that does something and returns it: `finish_episode()`."""
+    return isinstance(capture.value, cst.Call) and isinstance(capture.value.func, cst.Name) and not capture.value.args
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ Unused = Callable[[str], str]
 _REDUCES = frozenset({"sum", "mean"})
 """Methods whose result is memory of its own, which nothing else changes."""
 _NUMBERED = re.compile(r"_\d+$")
+_ELEMENTS = ("value", "tensor", "waiting", "kept")
+"""Names for one of the tensors of a list, of which a file has some already."""
 _MOST_LINES_TWICE = 2
 """Statements of more lines are not written at two places."""
 _MOST_DRAINS_IN_PLACE = 1
@@ -114,7 +116,8 @@ class _List:
             return name
         if self._stacks(capture):
             return f"torch.stack({name}).tolist()"
-        one = unused_name("value", self.facts.taken, [each.name for each in self.run.captures])
+        taken = {*self.facts.taken, *(each.name for each in self.run.captures)}
+        one = next((word for word in _ELEMENTS if word not in taken), None) or unused_name("value", taken)
         return f"[{one}.item() for {one} in {name}]"
 
     def _columns(self) -> list[str]:
