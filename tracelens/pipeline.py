@@ -351,12 +351,10 @@ def _replay_trace(
         return meaningless
     clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
     trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
-    return trace if isinstance(trace, Abstention) else replace(trace, shown_ns=_shown_ns(trace, steps))
-
-
-def _shown_ns(trace: ReplayTrace, steps: StepTimes) -> int | None:
-    """The baseline, where it was not taken from the recorded steps, which the replay knows itself."""
-    return steps.measured_ns or (steps.unprofiled_median_ns if trace.unprofiled_ns is not None else None)
+    if isinstance(trace, Abstention):
+        return trace
+    unprofiled_ns = steps.unprofiled_median_ns if trace.unprofiled_ns is not None else None  # it knows recorded steps
+    return replace(trace, shown_ns=steps.measured_ns or unprofiled_ns)
 
 
 def _patch_context(examined: Examined, options: Options, patcher: HelperProcess | None) -> PatchContext:
