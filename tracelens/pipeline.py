@@ -351,10 +351,7 @@ def _replay_trace(
         return meaningless
     clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
     trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
-    if isinstance(trace, Abstention):
-        return trace
-    unprofiled_ns = steps.unprofiled_median_ns if trace.unprofiled_ns is not None else None  # it knows recorded steps
-    return replace(trace, shown_ns=steps.measured_ns or unprofiled_ns)
+    return trace if isinstance(trace, Abstention) else trace.shown_on(steps)
 
 
 def _patch_context(examined: Examined, options: Options, patcher: HelperProcess | None) -> PatchContext:

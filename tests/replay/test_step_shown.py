@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.builders import Machine
 from tests.support.random_loops import stalls
-from tracelens import pipeline
 from tracelens.model import Edit, Estimate, StepTimes
 from tracelens.replay import bounds, estimate, exposed_cost, line_gains, trace_builder
 from tracelens.replay.replay_trace import ReplayTrace
@@ -62,4 +61,4 @@ def test_the_baseline_is_shown_where_the_replay_knows_an_unprofiled_step(
 ) -> None:
     trace = replace(loop()[0], unprofiled_ns=unprofiled_ns)
     steps = StepTimes(8, "tracelens", 10, 9, 11, 8, measured_ns=measured_ns)
-    assert pipeline._shown_ns(trace, steps) == shown_ns
+    assert trace.shown_on(steps).shown_ns == shown_ns

@@ -7,12 +7,13 @@ recorded is not part of it: the replay computes that anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tracelens.model import StepTimes
 from tracelens.replay.calibration import Calibration
 
 HostOpKind = Literal[
@@ -265,3 +266,8 @@ class ReplayTrace:
     def own_ns(self) -> int:
         """The step time that the replay meets."""
         return self.unprofiled_ns or self.steady_ns
+
+    def shown_on(self, steps: StepTimes) -> ReplayTrace:
+        """With the baseline as the step to show, where it was not taken from the recorded steps, which this knows."""
+        unprofiled_ns = steps.unprofiled_median_ns if self.unprofiled_ns is not None else None
+        return replace(self, shown_ns=steps.measured_ns or unprofiled_ns)
