@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens import remedies, run_levers
-from tracelens.edit_kinds import EDIT_DEFINITIONS, EditKind, NotReplayed, definition
+from tracelens.edit_kinds import EDIT_DEFINITIONS, EditKind, definition
 from tracelens.findings import debug_settings
 from tracelens.levers.definition import LeverRule
 from tracelens.levers.states import LeverFacts, done_already, not_applicable, suggested_by
@@ -217,9 +217,8 @@ def _fastest_first(by_lever: Mapping[str, Remedy]) -> list[str]:
 def _is_a_guess(remedy: Remedy) -> bool:
     """Whether it neither changes a line of the owner's nor is replayed: worth a trial, and no answer to a loss."""
     edits = remedy.edits if not isinstance(remedy.edits, str) else ()
-    return bool(edits) and all(
-        not edit.locations and isinstance(definition(edit.kind).replay, NotReplayed) for edit in edits
-    )
+    predicted = isinstance(remedy.estimate, Estimate)
+    return bool(edits) and not predicted and not any(edit.locations for edit in edits)
 
 
 def beyond_levers(offer: UnsafeOffer | None, by_lever: Mapping[str, Remedy]) -> UnsafeOffer | None:

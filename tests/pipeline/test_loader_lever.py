@@ -74,7 +74,7 @@ def test_the_numbers_that_have_cores_are_patches_at_the_line_that_makes_the_load
     ]
     assert all([place.line for place in lever.locations] == [MADE] for lever in workers)
     assert f"+    loader = DataLoader(Rows(), batch_size=8, num_workers={4}" in planned.patches["workers=4"].diff
-    assert planned.recommendation.lever in ("workers=2", "workers=4")
+    assert planned.recommendation.lever is None, "nobody knows what workers give here: worth a trial, and no answer"
 
 
 def test_fix_tries_them(planned: PlannedDiagnosis) -> None:
