@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -150,3 +151,47 @@ def test_a_short_epoch_in_a_loop_without_end_is_not_the_whole_script() -> None:
     form = "loader = DataLoader(rows, {})\nwhile True:\n    for x, y in loader:\n        yield frame()"
     assert looks(yields_of(form.format(1))) == 28
     assert looks(yields_of(form.format(3))) is None
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ("math.ceil(data.size(0) / batch)", [2, 1, 0]),
+        ("int(len(data) / batch)", [1, 0]),
+        ("min(data.shape[0] // batch, 5)", [1, 0]),
+        ("-2, array.shape[1] - 2", [2, 1, 0]),
+        ("data.numpy().shape[1]", []),
+        ("twice(1)", []),
+        ("shadowed.size(0)", []),
+    ],
+)
+def test_sizes_and_quotients_are_read_and_no_function_of_the_script_is_called(
+    numbers: str, expected: list[int]
+) -> None:
+    assert seen_in(f"for _ in range({numbers}):") == expected
+
+
+def test_an_enumerated_range_has_its_length() -> None:
+    assert seen_in("for _number, _start in enumerate(range(0, data.size(0) - 1, batch)):") == [2, 1, 0]
+
+
+class Shadowed:
+    """Answers once, as the loop itself asks; a second answer would be ours."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def size(self, _dimension: int) -> int:
+        self.asked += 1
+        assert self.asked == 1
+        return 2
+
+
+def seen_in(loop: str) -> list[int]:
+    """What is left of the loop at each of its iterations, where that is known."""
+
+    data = torch.zeros(10, 3)
+    given = {"math": math, "batch": 4, "data": data, "array": data.numpy(), "twice": lambda number: 2 * number}
+    frames = yields_of(f"{loop}\n    yield frame()", shadowed=Shadowed(), **given)
+    found = [remaining_iterations(frame).total for frame in frames]
+    return [left for left in found if left is not None]

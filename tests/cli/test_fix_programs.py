@@ -229,3 +229,23 @@ def test_a_script_that_fails_or_does_not_train_is_told(text: str, why: str, tmp_
     done = said(tmp_path, "fix", "train.py", "--yes")
     assert done.returncode == 4 and why in done.stderr, done.stderr
     assert "tracelens: train.py could not be recorded" in done.stderr
+
+
+def test_a_script_that_was_over_too_soon_is_recorded_again_with_the_number_of_its_steps(tmp_path: Path) -> None:
+    """24 steps of a loop that does not say so, of which the first recording times more than there are."""
+    (tmp_path / "train.py").write_text(SCRIPT.replace("range(24)", "(number for number in range(24))"))
+    done = said(tmp_path, "fix", "train.py", "--no-write")
+    assert "train.py was over after 24 steps: recording it again in shorter windows" in done.stderr, done.stderr
+    assert done.returncode == 0 and "gc.collect()" in done.stdout, done.stdout + done.stderr
+
+
+def test_an_update_written_by_hand_counts_from_its_ninth_backward(tmp_path: Path) -> None:
+    body = SCRIPT.replace(
+        "        optimizer.step()\n", "        with torch.no_grad():\n            model.weight -= model.weight.grad\n"
+    )
+    body = body.replace("optimizer.zero_grad()", "model.zero_grad()")
+    (tmp_path / "train.py").write_text(
+        body.replace("    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)\n", "")
+    )
+    recorded = said(tmp_path, "profile", "--stop-after-window", "-o", "run", "train.py")
+    assert recorded.returncode == 0, recorded.stderr

@@ -49,8 +49,11 @@ def attributed() -> Iterator[Any]:
 LENGTH = 30
 
 
-def yields_of(form: str) -> Iterator[FrameType]:
-    """A loop of `LENGTH` turns, over two epochs of half as many where there are epochs; yields its frame in each."""
+def yields_of(form: str, **given: Any) -> Iterator[FrameType]:
+    """A loop of `LENGTH` turns, over two epochs of half as many where there are epochs; yields its frame in each.
+
+    `given`: what its module has besides.
+    """
     source = "def loop(rows, live, most=LENGTH):\n" + textwrap.indent(textwrap.dedent(form), "    ")
     path = f"/nowhere/{abs(hash(source))}.py"
     linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
@@ -60,6 +63,7 @@ def yields_of(form: str) -> Iterator[FrameType]:
         "DataLoader": Noted,
         "count": count,
         "tqdm": iter,
+        **given,
     }
     exec(compile(source, path, "exec"), names)
     yield from names["loop"](TensorDataset(torch.ones(LENGTH, 1), torch.ones(LENGTH, 1)), LIVE)

@@ -74,6 +74,8 @@ class WindowPlan:
     """The windows were made shorter to fit a short script."""
     open_ended: bool = False
     """The loop's length is unknown."""
+    known_steps: int | None = None
+    """How many steps the script makes in all, where an earlier recording of it found that out."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> WindowPlan:

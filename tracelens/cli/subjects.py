@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,9 @@ from tracelens.cli import options, output
 from tracelens.cli.options import Presentation
 from tracelens.errors import InputError, UsageError
 from tracelens.messages import say
+
+if TYPE_CHECKING:
+    from tracelens.capture.supervisor.recording import Outcome, ProfileOptions
 
 
 class ScriptArgumentsCommand(click.Command):
@@ -86,7 +89,7 @@ def run_to_work_on(
 def _recorded(script: Path, words: tuple[str, ...], shown: Presentation, budget_s: float) -> Path:
     """A new run of the script, which ends when its window has closed; what it prints goes to stderr."""
     from tracelens.capture.supervisor import recording
-    from tracelens.capture.window_plan import FULL_BUDGET_SECONDS, WindowPlan
+    from tracelens.capture.window_plan import FEWEST_STEPS, FULL_BUDGET_SECONDS, WindowPlan
 
     if not shown.quiet:
         short = budget_s < FULL_BUDGET_SECONDS
@@ -98,14 +101,31 @@ def _recorded(script: Path, words: tuple[str, ...], shown: Presentation, budget_
         output.note(first)
     plan = WindowPlan().for_budget(budget_s)
     wanted = recording.ProfileOptions(kind="script", words=(str(script), *words), plan=plan, stop_after_window=True)
-    with output.stdout_on_stderr():
-        outcome = recording.profile(wanted)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
+    outcome = _profiled(wanted)
+    if (steps := outcome.steps_too_few) is not None and steps >= FEWEST_STEPS:
+        if not shown.quiet:
+            output.note(_again(script, steps))
+        outcome = _profiled(replace(wanted, plan=replace(plan, known_steps=steps)))
     if not outcome.complete:
         why = outcome.reason or say("it ended with {status}", status=outcome.status)
         raise InputError(
             say("{script} could not be recorded: {why}", script=script, why=why),
-            hint=say("does it run by hand, and train?"),
+            hint="" if outcome.steps_too_few is not None else say("does it run by hand, and train?"),
         )
     return outcome.folder
+
+
+def _again(script: Path, steps: int) -> str:
+    told = {"script": script, "steps": steps}
+    return say("tracelens: {script} was over after {steps} steps: recording it again in shorter windows", **told)
+
+
+def _profiled(wanted: ProfileOptions) -> Outcome:
+    """One recording, with what the script prints on stderr; raises `KeyboardInterrupt` after Ctrl-C."""
+    from tracelens.capture.supervisor import recording
+
+    with output.stdout_on_stderr():
+        outcome = recording.profile(wanted)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome

@@ -179,10 +179,17 @@ def _numbers(iterable: ast.expr, target: ast.expr, frame: FrameType) -> tuple[ra
             return range(integer(iterable.args[0], frame)), target
         if function == "enumerate" and isinstance(target, ast.Tuple):
             first = _first_number(iterable, frame)
-            return range(first, first + length(value(_unwrapped(iterable.args[0]), frame))), target.elts[0]
+            return range(first, first + _length(_unwrapped(iterable.args[0]), frame)), target.elts[0]
         if function in _PASSING_ON:
             return _numbers(iterable.args[0], target, frame)
     raise UnknownValue
+
+
+def _length(iterable: ast.expr, frame: FrameType) -> int:
+    """How many values it gives; raises `UnknownValue`."""
+    if isinstance(iterable, ast.Call) and _name(iterable) == "range" and not iterable.keywords:
+        return len(_numbers(iterable, iterable, frame)[0])
+    return length(value(iterable, frame))
 
 
 def _unwrapped(iterable: ast.expr) -> ast.expr:

@@ -42,6 +42,8 @@ class RemainingSteps:
         if before is None:
             return
         left = self._before.steps(before)
+        if left is None and data.plan.known_steps is not None:
+            left = max(1, data.plan.known_steps - data.steps_seen)
         if left is None:
             data.plan = data.plan.with_unknown_length()
             return

@@ -11,10 +11,11 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tracelens import run
 from tracelens.capture.hardware_monitor import HardwareMonitor
@@ -74,6 +75,8 @@ class Outcome:
     notes: tuple[str, ...] = ()
     interrupted: bool = False
     """Ctrl-C was pressed while the command ran, whatever it made of that."""
+    steps_too_few: int | None = None
+    """How many steps a script made that was over before its window, where its loop did not say how many there are."""
 
 
 def profile(options: ProfileOptions, on_window: Callable[[Path], None] | None = None) -> Outcome:
@@ -230,6 +233,7 @@ class _Recording:
             stopped=stopped,
             notes=self._run_json.notes(),
             interrupted=self._interrupted,
+            steps_too_few=None if status or reason is None else _steps_too_few(entries),
         )
 
     def _announce_ended(self) -> None:
@@ -296,6 +300,12 @@ class _Recording:
 
 
 # ---------------------------------------------------------------------------------------------------- helpers
+
+
+def _steps_too_few(entries: Sequence[Mapping[str, Any]]) -> int | None:
+    """The steps of a script that ended while its length was unknown; None if a window was made, or it was known."""
+    unknown = [not entry.get("complete") and entry.get("plan", {}).get("open_ended") for entry in entries]
+    return min(entry.get("steps_seen", 0) for entry in entries) if unknown and all(unknown) else None
 
 
 def _make_folder(options: ProfileOptions) -> Path:

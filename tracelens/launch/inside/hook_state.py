@@ -14,6 +14,8 @@ import torch
 from tracelens.launch.inside.steps import Source, StepRule
 
 Observers = tuple[Callable[..., None], ...]
+made_optimizers: list[type] = []
+"""Not empty once this process has made an optimizer (a class of them: torch tells once for each)."""
 
 
 class Step(NamedTuple):
@@ -29,7 +31,7 @@ class Step(NamedTuple):
 class HookState:
     """What changes while the script runs; reset in a forked child."""
 
-    rule: StepRule = field(default_factory=StepRule)
+    rule: StepRule = field(default_factory=lambda: StepRule(made_optimizers))
     thread: int | None = None
     """The thread that trains: the first one that stepped or called backward."""
     depth: int = 0

@@ -19,7 +19,7 @@ The rule:
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sized
 from dataclasses import dataclass
 from typing import Literal
 
@@ -33,8 +33,10 @@ ABSENCE = 2
 """Gaps after which an optimizer counts as gone: one missing step may be a skipped one, two are a new phase."""
 BATCHES_WITHOUT_BACKWARD = 8
 """An evaluation loop: nothing was differentiated in so many batches."""
+BATCHES_OF_OWN_UPDATE = 8
+"""An update written by hand: no optimizer was made in so many, so none accumulates."""
 BATCHES_WITHOUT_OPTIMIZER = 64
-"""A hand-written update: accumulation over more micro-batches than this before the first step is unusual."""
+"""Accumulation over more micro-batches than this before the first step of an optimizer is unusual."""
 IN_BACKWARD = "optimizer in backward"
 
 
@@ -50,7 +52,9 @@ class _OptimizerExits:
 class StepRule:
     """Counts training steps; each method that reports an event returns whether it ends a step."""
 
-    def __init__(self) -> None:
+    def __init__(self, optimizers: Sized = ()) -> None:
+        """`optimizers`: what is known to have been made, while there is none no step of one is waited for long."""
+        self._optimizers = optimizers
         self.count = 0
         self.source: Source | None = None
         self.anchor: Hashable | None = None
@@ -88,14 +92,13 @@ class StepRule:
         if stepped_inside:
             return self.optimizer_ended(IN_BACKWARD)
         self._backwards_alone += 1
-        alone = not self._batches and self._backwards_alone > BATCHES_WITHOUT_OPTIMIZER
+        alone = not self._batches and self._backwards_alone > self._patience()
         return alone and self._count("backward", None)
 
     def batch_wanted(self) -> bool:
         """A DataLoader is asked for its next batch: ends the previous iteration where nothing else ends a step."""
         self._batches += 1
-        patience = BATCHES_WITHOUT_OPTIMIZER if self.trains else BATCHES_WITHOUT_BACKWARD
-        return self._batches > patience and self._count("dataloader", None)
+        return self._batches > self._patience() and self._count("dataloader", None)
 
     @property
     def trains(self) -> bool:
@@ -133,6 +136,12 @@ class StepRule:
         frequency = Counter(self._recent)
         base = frequency.get(self.anchor, 0)
         return {key: count / base for key, count in frequency.items()} if base else {}
+
+    def _patience(self) -> int:
+        """After how many batches or backwards without a step of an optimizer they count as steps themselves."""
+        if not self.trains:
+            return BATCHES_WITHOUT_BACKWARD
+        return BATCHES_WITHOUT_OPTIMIZER if self._exits or self._optimizers else BATCHES_OF_OWN_UPDATE
 
     def _remember(self, key: Hashable) -> None:
         if self._only is not None:

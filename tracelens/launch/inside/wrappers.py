@@ -16,6 +16,7 @@ import torch
 
 from tracelens.launch.inside import dynamo_skip, existing_optimizers, torch_registries
 from tracelens.launch.inside.fast_path import MOST_BACKWARDS, MOST_BATCHES
+from tracelens.launch.inside.hook_state import made_optimizers
 from tracelens.launch.inside.observing import (
     fast_path,
     is_training_thread,
@@ -51,6 +52,7 @@ def hook_optimizer() -> None:
 
     @functools.wraps(original)
     def profile_hook_step(function: Wrapped) -> Wrapped:
+        made_optimizers.append(optimizer_class)
         return observed_step(original(function), 0)
 
     optimizer_class.profile_hook_step = staticmethod(profile_hook_step)
@@ -62,6 +64,7 @@ def _observe_existing_optimizers() -> None:
     Wrapping `step` is preferred where possible: it sees the end of a step that raises, and its marks enclose torch's.
     """
     uses_torch_hooks.append(True)
+    made_optimizers.append(torch.optim.Optimizer)
 
     def ended(optimizer: Any) -> None:
         if not state.depth and state.rule.optimizer_ended(id(optimizer)):  # a GradScaler's step ends later
