@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -218,6 +219,32 @@ def test_what_cannot_be_done_is_said_before_anything_runs(
     assert (measuring.verified, measuring.tried, source()) == ([], [], cases.SCRIPT)
     if code == 3:
         assert "hint: give --budget" in error
+
+
+def test_of_the_budget_as_much_is_kept_for_the_answer_as_the_first_plan_took(
+    run: Path, measuring: Measuring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording of a hundred thousand calls is examined for a minute, before measuring and for the answer after it:
+    what is measured has neither."""
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def slowly(*given: Any, **named: Any) -> Any:
+        nonlocal now
+        now += 60
+        return planned(*given, **named)
+
+    monkeypatch.setattr(fix, "planned", slowly)
+    budgets: list[float] = []
+    measured = measuring._verification
+
+    def noted(request: VerificationRequest, change: PatchedVersion) -> Verification:
+        budgets.append(request.budget_s)
+        return measured(request, change)
+
+    monkeypatch.setattr(measuring, "_verification", noted)
+    assert main(["fix", str(run), "event-sync", "--yes", "--format", "json", "--budget", "5m"]) == 0
+    assert budgets == [300 - 60 - 60] and now == 1120
 
 
 def test_a_script_that_changed_since_is_not_touched(run: Path, measuring: Measuring, capsys: Capture) -> None:

@@ -8,7 +8,7 @@
 # No code of these projects is here: `prepare` takes both versions out of the clones, puts random data in the place of downloads,
 # and changes names that newer packages dropped, in both versions alike; DIR can then go to another machine. `run` makes
 # the models that stand in for downloads; it needs a GPU, transformers, peft, accelerate, torchvision and tensorboard,
-# nerf also imageio, opencv, matplotlib and configargparse.
+# nerf also imageio, tqdm and configargparse.
 # OUT/NAME holds what `fix` said, its diff, and the times of before, after and fixed by turns.
 set -eu
 
@@ -30,7 +30,7 @@ prepare() {
   versions "$clones/rosinality+style-based-gan-pytorch" 038db65 style train.py dataset.py model.py
   versions "$clones/eriklindernoren+PyTorch-YOLOv3" fa1322a yolo train.py models.py utils config data/coco.names
   versions "$clones/yenchenlin+nerf-pytorch" 1f06483 nerf run_nerf.py run_nerf_helpers.py load_llff.py load_deepvoxels.py load_blender.py load_LINEMOD.py configs
-  mkdir -p "$dir/stand/datasets/utils" "$dir/stand_yolo" "$dir/llama"
+  mkdir -p "$dir/stand/datasets/utils" "$dir/stand_yolo" "$dir/stand_nerf/matplotlib" "$dir/llama"
   [ ! -d "$dir/minimind" ] || cp "$dir"/minimind/before/model/tokenizer*.json "$dir/llama"
   cat >"$dir/data.py" <<'PYTHON'
 """Rows of random tokens, as many as the data set has, in the place of the download."""
@@ -167,6 +167,19 @@ class AsciiTable:
         bar = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
         lines = ["| " + " | ".join(str(cell).ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]
         self.table = "\n".join([bar, lines[0], bar, *lines[1:], bar])
+PYTHON
+  touch "$dir/stand_nerf/matplotlib/__init__.py" "$dir/stand_nerf/matplotlib/pyplot.py"
+  cat >"$dir/stand_nerf/cv2.py" <<'PYTHON'
+"""Half the width and height as mean of four, in the place of OpenCV, of which nerf needs nothing else."""
+import numpy as np
+
+INTER_AREA = 3
+
+
+def resize(image, size, interpolation=INTER_AREA):
+    width, height = size
+    assert image.shape[:2] == (2 * height, 2 * width)
+    return np.mean(image.reshape(height, 2, width, 2, -1), (1, 3), dtype=image.dtype)
 PYTHON
   cat >"$dir/make_coco.py" <<'PYTHON'
 """Images of random patches with as many random boxes as COCO's have, from a seed: python make_coco.py FOLDER"""

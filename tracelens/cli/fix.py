@@ -159,17 +159,19 @@ class _Fix:
     """Whether it was said that measuring begins."""
 
     def run(self, levers: Sequence[LeverRule]) -> int:
+        planning_began = time.monotonic()
         diagnosis = planned((self.folder,), self.plan_options)
+        answer_s = time.monotonic() - planning_began  # with what was measured it is planned again, or its page is made
         for name in self.names:
             chosen_scheme(diagnosis, name)
-        result = self._found(diagnosis, levers)
+        result = self._found(diagnosis, levers, answer_s)
         answer = self._concluded(diagnosis, result)
         self._say(answer)
         return EXIT[answer.outcome]
 
     # ------------------------------------------------------------------------------------------------- measuring
 
-    def _found(self, diagnosis: IllustratedDiagnosis, levers: Sequence[LeverRule]) -> FixResult:
+    def _found(self, diagnosis: IllustratedDiagnosis, levers: Sequence[LeverRule], answer_s: float) -> FixResult:
         from tracelens.fixing import stages
 
         until = self.effort.began + self.effort.budget_s
@@ -184,6 +186,7 @@ class _Fix:
                 progress=line.doing,
                 found=line.found,
                 begun=lambda: self._announce(until),
+                answer_s=answer_s,
             )
             return stages.find(diagnosis, levers, self.names, wanted)
 

@@ -43,10 +43,12 @@ class FixOptions:
     found: Callable[[str], None]
     begun: Callable[[], None]
     """Called before anything is measured."""
+    answer_s: float = 0.0
+    """What is kept for the answer after the last measurement."""
 
     @property
     def left_s(self) -> float:
-        return self.budget_s - (time.monotonic() - self.began)
+        return self.budget_s - self.answer_s - (time.monotonic() - self.began)
 
 
 @dataclass(frozen=True, slots=True)
