@@ -274,8 +274,10 @@ class LeverSession:
             self._try_together(merged)
 
     def _fastest_first(self, least: float) -> list[LeverUnderTrial]:
-        """The levers that ran and are at least so many times as fast as the original."""
+        """The levers that ran and are at least so many times as fast as the original, or would not show it."""
         usable = [lever for lever in self.levers if lever.alive and lever.pairs and lever.middle >= least]
+        if usable and max(lever.middle for lever in usable) >= LEVER_POLICY.hiding and least > LEVER_POLICY.hidden:
+            return self._fastest_first(LEVER_POLICY.hidden)
         return sorted(usable, key=lambda lever: -lever.middle)
 
     def _choose(self) -> None:
