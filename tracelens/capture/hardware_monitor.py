@@ -3,7 +3,8 @@
 In: the process id of the command. Out: monitor.jsonl, one object per line, with the host's Unix time:
     {"unix_ns", "gpus": [{"index", "utilization", "memory_utilization", "memory_used", "memory_total", "power_w",
      "temperature_c", "sm_clock_mhz", "throttle_reasons"}, …] | null,
-     "cpu_percent", "memory_used", "process_cpu_percent", "process_memory", "processes"}
+     "cpu_percent", "memory_used", "process_cpu_percent", "process_memory", "processes",
+     "cpu_limit_periods", "cpu_limit_stopped"}   (counts that only rise, see `cpu_limit`)
 In every tenth row each GPU also has "pcie_rx_kb_s" and "pcie_tx_kb_s". `tracelens.monitor` writes rows
     {"unix_ns", "iteration", "iteration_seconds"}
 between them. What is not available (no NVML, no permission, MIG) is null, never 0. NVML averages utilization over a
@@ -22,6 +23,8 @@ from typing import Any
 
 import psutil
 
+from tracelens.capture.cpu_limit import CpuLimit
+
 PERIOD_SECONDS = 0.2
 """NVML updates its utilization about every 167 ms; sampling faster repeats the same number."""
 TREE_SECONDS = 2.0
@@ -39,6 +42,7 @@ class HardwareMonitor:
         self._path = path
         self._period = period_seconds
         self._process_tree = _ProcessTree(process)
+        self._cpu_limit = CpuLimit(process)
         self._gpus = _GpuSampler()
         self._notes: deque[dict[str, Any]] = deque(maxlen=MOST_LINES)
         self._done = threading.Event()
@@ -75,12 +79,15 @@ class HardwareMonitor:
             return
 
     def _sample(self, number: int) -> dict[str, Any]:
+        limit = self._cpu_limit.read()
         return {
             "unix_ns": time.time_ns(),
             "gpus": self._gpus.sample(pcie=number % PCIE_EVERY == 0),
             "cpu_percent": psutil.cpu_percent(),
             "memory_used": psutil.virtual_memory().used,
             **self._process_tree.sample(),
+            "cpu_limit_periods": None if limit is None else limit.periods,
+            "cpu_limit_stopped": None if limit is None else limit.stopped,
         }
 
 

@@ -173,10 +173,13 @@ class _Fix:
 
     def _found(self, diagnosis: IllustratedDiagnosis, levers: Sequence[LeverRule], answer_s: float) -> FixResult:
         from tracelens.fixing import stages
+        from tracelens.report.shared_machine import shared_machine
 
         until = self.effort.began + self.effort.budget_s
         if self.shown.for_people:
             output.result(f"{diagnosis.headline.rstrip('.')}.")
+            for sentence in shared_machine(diagnosis).said():
+                output.result(sentence)
         with live_line(until, silent=self.shown.quiet) as line:
             wanted = stages.FixOptions(
                 began=self.effort.began,

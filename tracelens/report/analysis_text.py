@@ -16,6 +16,7 @@ from tracelens.report import formatting, screen_text, terminal, wording
 from tracelens.report.first_screen import costly_lines, subject, time_columns
 from tracelens.report.formatting import short_ms
 from tracelens.report.json import trace_name
+from tracelens.report.shared_machine import shared_machine
 from tracelens.report.source_excerpt import around
 from tracelens.report.terminal import TerminalStyle
 
@@ -33,6 +34,8 @@ def blocks(
 ) -> Iterator[RenderableType]:
     yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
+    for sentence in shared_machine(diagnosis).said():
+        yield terminal.paragraph(sentence)
     if style.everything:
         yield from _breakdown(diagnosis)
         yield from _stalls(diagnosis, style)

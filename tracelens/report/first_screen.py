@@ -31,6 +31,7 @@ from tracelens.report import (
     loader_lines,
     long_form,
     next_commands,
+    shared_machine,
     step_strip,
     wording,
 )
@@ -78,6 +79,8 @@ class FirstScreen:
     headline: str
     verdict: str
     """What the headline leaves out."""
+    machine: tuple[str, ...]
+    """What other programs and limits took of the machine meanwhile, one sentence each."""
     steps_found: bool
     """Else times are of the whole recording."""
     instead: str
@@ -121,6 +124,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         subject=subject(diagnosis),
         headline=diagnosis.headline,
         verdict=wording.beside_headline(diagnosis),
+        machine=shared_machine.shared_machine(diagnosis).said(),
         steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
         lines=lines,

@@ -39,6 +39,7 @@ from tracelens.model import (
     on_baseline,
 )
 from tracelens.report import issues, next_commands, wording
+from tracelens.report.shared_machine import shared_machine
 
 SCHEMA_VERSION = 1
 NO_PLAN: Mapping[str, Any] = {
@@ -71,6 +72,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "headline": diagnosis.headline,
         "headline_kind": diagnosis.headline_kind,
         "baseline": _baseline(diagnosis),
+        "machine": _machine(diagnosis),
         "traces": [_trace(trace, diagnosis) for trace in diagnosis.traces],
         "steps": _steps(diagnosis.steps),
         "coverage": _coverage(diagnosis.timeline.coverage),
@@ -92,6 +94,16 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
             {"id": item.id, "present": item.present, "evidence": item.evidence} for item in diagnosis.inventory
         ],
         **(_plan(diagnosis) if isinstance(diagnosis, PlannedDiagnosis) else NO_PLAN),
+    }
+
+
+def _machine(diagnosis: Diagnosis) -> dict[str, Any]:
+    """What other programs and limits took of the machine; null: not sampled, or not so."""
+    shared = shared_machine(diagnosis)
+    return {
+        "cores_of_others": shared.cores_of_others,
+        "cpu_limit_stopped_share": shared.stopped_share,
+        "gpu_busy_before_percent": shared.gpu_busy_before,
     }
 
 

@@ -17,6 +17,7 @@ from tracelens.report.gate import Gate
 from tracelens.report.issues import Issue
 from tracelens.report.markdown_syntax import block, bullets, code, document, plain, table
 from tracelens.report.sections import Code, Section
+from tracelens.report.shared_machine import shared_machine
 
 ROWS = 12
 """Rows of a table in a summary; the report has all."""
@@ -43,6 +44,7 @@ def gate(result: Gate, next_command: str) -> str:
 def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield "# TraceLens"
     yield f"**{plain(wording.verdict(diagnosis))}**"
+    yield from (plain(sentence) for sentence in shared_machine(diagnosis).said())
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
     follow = next_commands.after_analyze(diagnosis, typed)
     if isinstance(diagnosis, PlannedDiagnosis):

@@ -55,8 +55,9 @@ def head(screen: FirstScreen) -> Iterator[RenderableType]:
     """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
     yield terminal.subject(screen.subject)
     yield from _answer(screen)
-    if screen.batch:
-        yield terminal.paragraph(screen.batch)
+    for sentence in (*screen.machine, screen.batch):
+        if sentence:
+            yield terminal.paragraph(sentence)
 
 
 def _answer(screen: FirstScreen) -> Iterator[RenderableType]:

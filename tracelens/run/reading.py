@@ -74,7 +74,14 @@ _SOURCES: Shape = {
     "events": [_EVENT],
     "collections": [_COLLECTION],
 }
-_SAMPLE: Shape = {"unix_ns": int, "cpu_percent": float, "gpus": [{"utilization": float}]}
+_SAMPLE: Shape = {
+    "unix_ns": int,
+    "cpu_percent": float,
+    "process_cpu_percent": float,
+    "cpu_limit_periods": int,
+    "cpu_limit_stopped": int,
+    "gpus": [{"utilization": float}],
+}
 
 
 def newest(parent: Path) -> Path:
