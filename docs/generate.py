@@ -5,7 +5,7 @@
     python docs/generate.py --check          name the pages that differ, exit with 1; page names work here too
 
 docs/rules.md and docs/commands.md are printed whole. In docs/tour.md the answers to recommend, report and apply are
-printed from the recorded run in sample_traces/; what was recorded on the GPU itself (profile, verify) stays as it was.
+printed from the recorded run in sample_traces/, and that to verify from its verify.json; profile stays as it was.
 docs/patching.md has a table of the Edit kinds, from rules/recipes/. README shows an excerpt of the tour. The page
 `catalogue` is tracelens/locale/tracelens.pot, the template that translations are made from.
 """
@@ -28,6 +28,9 @@ CASE = "sync_every_batch"
 BLOCK = "```\n$ tracelens {words}\n"
 PRINTED = ("recommend run/", "report run/", "apply run/")
 """Commands of the tour that the present version answers; in this order, because apply changes the files."""
+VERIFIED = "verify run/ --scheme event-interval --budget 110s"
+WIDTH = 118
+"""Columns of the answers in the tour."""
 FORMATS = """\
 `--format json` prints one document on stdout and nothing else; the schemas are beside this page (`docs/*.schema.json`),
 and keys are only ever added within a `schema_version`. `markdown` is for a step summary, a pull request or a wiki;
@@ -132,11 +135,22 @@ def _tour() -> str:
     with tempfile.TemporaryDirectory() as folder:
         case = Path(folder) / CASE
         shutil.copytree(ROOT / "sample_traces" / CASE, case)
+        measured = _verified(case / "run")
         (case / "run" / "verify.json").unlink()
         for words in PRINTED:
             answer = tracelens(case, *words.split()).rstrip("\n")
             page = _with_answer(page, words, answer)
-    return page
+    return _with_answer(page, VERIFIED, measured)
+
+
+def _verified(run: Path) -> str:
+    """What the present version says of the pairs that verify measured on the GPU."""
+    sys.path.insert(0, str(ROOT))
+    from tracelens.report import text
+    from tracelens.report.terminal import TerminalStyle
+    from tracelens.verify import store
+
+    return text.verification(store.read(run), TerminalStyle(WIDTH), "tracelens report run/").strip("\n")
 
 
 def _with_answer(page: str, words: str, answer: str) -> str:

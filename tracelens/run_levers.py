@@ -22,6 +22,7 @@ from tracelens.model import (
     LeverCombination,
     LeverState,
     Location,
+    MedianPair,
     Scheme,
     Speedup,
     Verification,
@@ -29,6 +30,7 @@ from tracelens.model import (
 )
 from tracelens.schemes.catalog import Rules
 from tracelens.verify import lever_store
+from tracelens.verify.compare import times
 from tracelens.verify.lever_store import LeverRecord
 from tracelens.verify.lever_trial import LeverMeasurement
 
@@ -65,7 +67,9 @@ def collect(diagnosis: Diagnosis, rules: Rules, results: SchemeResults, facts: L
     if best is None or best.speedup is None:
         return RunLevers(levers, None)
     members = best.trial.members or (best.trial.id,)
-    return RunLevers(levers, LeverCombination(members, best.speedup, best.numbers, best.memory_bytes_delta))
+    return RunLevers(
+        levers, LeverCombination(members, best.speedup, best.numbers, best.memory_bytes_delta, _pair(best))
+    )
 
 
 def _one_order(levers: Sequence[Lever], schemes: Sequence[Scheme]) -> tuple[Lever, ...]:
@@ -133,11 +137,17 @@ def _tried(one: LeverMeasurement, rules: Rules, schemes: Mapping[str, Lever]) ->
         base,
         state=_STATES[one.standing],
         measured=one.speedup,
+        pair=_pair(one),
         numbers=one.numbers,
         memory_bytes_delta=one.memory_bytes_delta,
         reason=one.reason or _compiled(one),
         command=f"apply --lever {base.id}" if same else f"fix {base.id}" if named else None,
     )
+
+
+def _pair(one: LeverMeasurement) -> MedianPair | None:
+    both = times.median_pair(one.pairs) if one.speedup is not None else None
+    return None if both is None else MedianPair(round(both[0]), round(both[1]))
 
 
 def _untried(lever_id: str, rules: Rules, schemes: Mapping[str, Lever]) -> Lever | None:
@@ -148,7 +158,7 @@ def _untried(lever_id: str, rules: Rules, schemes: Mapping[str, Lever]) -> Lever
         return Lever(lever_id, rule.family, "not_tried", rule.title, ChosenLever(rule, value).text)
     if scheme is None:
         return None
-    return replace(scheme, state="not_tried", predicted=None, measured=None, numbers=None, reason=None)
+    return replace(scheme, state="not_tried", predicted=None, measured=None, pair=None, numbers=None, reason=None)
 
 
 _STATES: Mapping[str, LeverState] = {
@@ -205,7 +215,9 @@ def _variables(diagnosis: Diagnosis) -> Mapping[str, object] | None:
 
 def _scheme_lever(scheme: Scheme, results: SchemeResults, diagnosis: Diagnosis, summary: str) -> Lever:
     trial = counting(results.trials, scheme.id)
-    predicted, measured = predicted_by(results.replayed.get(scheme.id)), _measured(trial)
+    measured = _measured(trial)
+    graded = trial.predicted if trial is not None and measured is not None else None
+    predicted = predicted_by(graded or results.replayed.get(scheme.id))  # a measurement stands beside what it grades
     lever = Lever(
         id=scheme.id,
         family="scheme",
@@ -226,6 +238,7 @@ def with_trial(lever: Lever, trial: Verification) -> Lever:
         lever,
         state="measured",
         measured=measured,
+        pair=_pair_of(trial),
         numbers=_NUMBERS[trial.numbers_equal],
         reason=trial.verdict,
     )
@@ -239,7 +252,13 @@ def _with_state(lever: Lever, scheme: Scheme, trial: Verification | None, measur
         command = f"apply --lever {scheme.id}" if fine else f"try {scheme.id}" if maybe else None
         reason = trial.verdict if measured is None else lever.reason
         return replace(
-            lever, state="measured", measured=measured, numbers=numbers, reason=reason or trial.verdict, command=command
+            lever,
+            state="measured",
+            measured=measured,
+            pair=_pair_of(trial),
+            numbers=numbers,
+            reason=reason or trial.verdict,
+            command=command,
         )
     if not scheme.edits:
         return replace(
@@ -269,6 +288,12 @@ def _measured(trial: Verification | None) -> Speedup | None:
     if trial is None or trial.ratio is None:
         return None
     return Speedup(1 / trial.ratio.value, 1 / trial.ratio.high, 1 / trial.ratio.low)
+
+
+def _pair_of(trial: Verification) -> MedianPair | None:
+    if trial.ratio is None or trial.base_ns is None or trial.patched_ns is None:
+        return None
+    return MedianPair(trial.base_ns, trial.patched_ns)
 
 
 def _locations(scheme: Scheme, diagnosis: Diagnosis) -> tuple[Location, ...]:

@@ -118,7 +118,7 @@ def test_nothing_is_best_of_what_nobody_knows_and_no_ceiling_stands_among_step_t
 
 @pytest.mark.slow
 def test_all_numbers_of_a_loop_that_is_limited_by_launches_stand_in_one_sentence() -> None:
-    said = "The GPU idles 5.06 ms of a step, 4.30 of them while Python launches kernels."
+    said = "The GPU idles 5.06 ms of a step, 4.31 of them while Python launches kernels."
     assert said in screen("host_bound") and said in page("host_bound")
     assert "issues work" not in page("host_bound"), "Python works: launching is a part of it"
 
@@ -126,22 +126,9 @@ def test_all_numbers_of_a_loop_that_is_limited_by_launches_stand_in_one_sentence
 @pytest.mark.slow
 def test_the_idle_time_of_the_lines_and_that_of_the_picture_are_told_apart() -> None:
     """8.5 + <0.1 + 0.1 at three lines, 9.5 in the picture."""
-    assert "idle 9.5 → 1.5 ms (0.8 elsewhere)" in screen("sync_every_batch")
-    assert "GPU idle 9.5 → 1.5 ms (0.8 elsewhere)" in page("sync_every_batch")
+    assert "idle 9.5 ms (0.8 elsewhere)" in screen("sync_every_batch")
+    assert "GPU idle 9.5 ms (0.8 elsewhere)" in page("sync_every_batch")
     assert "host blocked 9.1 → 2.1 ms (1.1 elsewhere)" in page("sync_every_batch")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", ["sync_every_batch", "pageable_copies"])
-def test_what_a_measured_change_saves_is_idle_time_and_copies_and_no_shorter_kernel(case: str) -> None:
-    """25.4 → 17.5: 9.5 → 1.5 idle. Another process was recorded for it, whose kernels are no part of the change."""
-    strip = first_screen.first_screen(sample_plan(case)).strip
-    assert strip is not None
-    now, then = strip.total_ns("gpu")
-    assert now == pytest.approx(then, rel=1e-6)
-    gone = sum(before - after for before, after in (strip.total_ns("lost"), strip.total_ns("copy")))
-    assert gone == pytest.approx(strip.steps[0].step_ns - strip.steps[1].step_ns, rel=1e-3)
-    assert "recording, whose kernels" not in page(case)
 
 
 @pytest.mark.slow
@@ -168,16 +155,18 @@ def test_a_page_that_says_how_to_write_a_change_says_how_to_take_it_out() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["sync_every_batch", "loader_bound", "pageable_copies"])
 def test_the_step_times_that_are_shown_give_the_gain_that_is_shown(case: str) -> None:
-    """9.8 → 6.5 ms is +51 %, and +50 % stood beside it."""
-    now, then = map(float, re.findall(r"([\d.]+) ms (?:then|GPU:)", screen(case))[:2])
+    """9.8 → 6.5 ms may be anything from +49 to +53 %: three digits are needed."""
+    now, then = re.findall(r"([\d.]+) ms (?:then|GPU:)", screen(case))[:2]
     (gain,) = re.findall(r"ms: \+(\d+) % throughput", screen(case))[:1]
-    assert abs(100 * (now / then - 1) - int(gain)) < 0.6
+    half = [0.5 * 10.0 ** -len(number.partition(".")[2]) for number in (now, then)]
+    least, most = ((float(now) - a) / (float(then) + b) for a, b in (half, (-half[0], -half[1])))
+    assert 100 * (least - 1) - 0.5 <= int(gain) <= 100 * (most - 1) + 0.5 and most - least < 0.02 * most
 
 
 @pytest.mark.slow
 def test_a_range_says_what_it_is_of() -> None:
     assert "14.7 to 21.0 ms, 95 % sure" in page("sync_every_batch")
-    assert "3.05 to 6.08 ms, predicted" in page("loader_bound")
+    assert "2.80 to 5.58 ms, predicted" in page("loader_bound")
 
 
 @pytest.mark.slow

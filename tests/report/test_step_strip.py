@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support import report_cases as cases
-from tracelens.model import DrawnSpan, DrawnStep
+from tracelens.model import DrawnSpan, DrawnStep, Estimate
 from tracelens.report import fix_card, screen_text, text
 from tracelens.report.first_screen import first_screen
 from tracelens.report.step_strip import GPU, PYTHON, Segment, StripLane, StripStep, _moved
@@ -26,10 +26,11 @@ def lane(*parts: tuple[str, float]) -> StripLane:
     ("parts", "drawn"),
     [
         ((("lost", 50), ("gpu", 50)), "·····█████"),
-        ((("lost", 20), ("copy", 10), ("lost", 10), ("gpu", 30)), "··█·███"),  # a shorter step on the same scale
+        ((("lost", 20), ("copy", 10), ("lost", 10), ("gpu", 30)), "··▒·███"),  # a shorter step on the same scale
         ((("lost", 4), ("gpu", 96)), "██████████"),
         ((("lost", 99.6), ("gpu", 0.4)), "··········█"),  # it works, so it is seen
         ((("gpu", 100),), "██████████"),
+        ((("whole", 70),), "░░░░░░░"),  # measured, and its parts not recorded
     ],
 )
 def test_a_step_in_a_terminal_has_the_parts_of_the_page(parts: tuple[tuple[str, float], ...], drawn: str) -> None:
@@ -68,7 +69,7 @@ def test_the_card_of_fix_draws_what_its_trial_measured() -> None:
     """On the trial's own originals: not on the step time that was known before."""
     diagnosis = cases.recommended()
     (trial,) = diagnosis.verifications
-    window = {"windows": {"after": {"gpu_busy_share": 0.9}}}
+    window = {"windows": {"after": {"gpu_busy_us_per_step": 1500.0}}}
     times = {"base_ns": 2 * (trial.base_ns or 0), "patched_ns": 2 * (trial.patched_ns or 0)}
     slower = replace(trial, **times, details={**trial.details, **window})
     card = fix_card.card(diagnosis, next(iter(diagnosis.patches.values())), slower)
@@ -94,6 +95,27 @@ def test_the_busy_share_that_is_told_is_the_one_that_is_drawn() -> None:
     works = {part.kind: part.ns for part in then.segments}
     assert works["gpu"] + works["copy"] == pytest.approx(screen.then.busy_share * screen.then.step_ns)
     assert (works["gpu"], works["copy"]) == (pytest.approx(7_000_000), pytest.approx(1_000_000))
+
+
+def test_the_parts_of_a_measured_step_are_those_of_its_own_recording() -> None:
+    """Of 8.17 ms measured the GPU was recorded to work 7.5, 0.5 of them copies beside no kernel."""
+    base = cases.recommended()
+    (trial,) = base.verifications
+    own = {"gpu_busy_us_per_step": 7500.0, "h2d_us_per_step": 800.0, "h2d_hidden_us_per_step": 300.0}
+    for after, parts in (
+        (own, {"lost": 670_000, "copy": 500_000, "gpu": 7_000_000}),
+        ({"gpu_busy_share": 0.9}, {"whole": 8_170_000}),  # of a step that the profiler stretched
+        ({**own, "gpu_busy_us_per_step": 9000.0}, {"whole": 8_170_000}),  # recorded at another pace
+    ):
+        measured = replace(trial, details={"windows": {"after": after}})
+        estimate = Estimate(9_500_000, 8_170_000, 8_000_000, 8_400_000, "stream", "unprofiled", "measured")
+        schemes = (replace(base.schemes[0], estimate=estimate), *base.schemes[1:])
+        screen = first_screen(replace(base, schemes=schemes, verifications=(measured,)))
+        assert screen.strip is not None and screen.then is not None
+        then = screen.strip.steps[1].gpu
+        assert then is not None
+        assert {part.kind: part.ns for part in then.segments} == pytest.approx(parts)
+        assert screen.then.busy_share == (pytest.approx(7.5 / 8.17) if "gpu" in parts else None)
 
 
 def bar(name: str, start_ms: int, end_ms: int) -> DrawnSpan:

@@ -92,7 +92,6 @@ def _answer(
     trial = lever_table.TrialOfLevers(
         levers=_with_left_out(diagnosis.levers, what),
         combination=diagnosis.combination,
-        base_ns=outcome.record.base_ns,
         shown=ids,
         warning=_warning(diagnosis),
         interrupted=outcome.interrupted,

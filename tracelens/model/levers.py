@@ -88,6 +88,14 @@ class Speedup:
 
 
 @dataclass(frozen=True, slots=True)
+class MedianPair:
+    """The pair of measured step times whose ratio is the middle one: the original's, and the changed script's (ns)."""
+
+    before_ns: int
+    after_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lever:
     """One thing that can be changed, with what is known of it on this Run.
 
@@ -107,6 +115,8 @@ class Lever:
     """What to write, and where."""
     predicted: Speedup | None = None
     measured: Speedup | None = None
+    pair: MedianPair | None = None
+    """The step times that `measured` is of; None where they were not kept."""
     numbers: LeverNumbers | None = None
     memory_bytes_delta: int | None = None
     locations: tuple[Location, ...] = ()
@@ -138,3 +148,4 @@ class LeverCombination:
     measured: Speedup
     numbers: LeverNumbers | None
     memory_bytes_delta: int | None
+    pair: MedianPair | None = None

@@ -56,11 +56,33 @@ class Verification:
         device = environment.get("device") if isinstance(environment, Mapping) else None
         return device if isinstance(device, str) else None
 
+    @property
+    def pairs_ns(self) -> tuple[tuple[float, float], ...]:
+        """The step times of each measured pair, original and changed; empty where the entry has none."""
+        times = self.details.get("times")
+        pairs = times.get("pairs") if isinstance(times, Mapping) else None
+        found = [(pair.get("original_us"), pair.get("patched_us")) for pair in pairs or () if isinstance(pair, Mapping)]
+        return tuple(
+            (1000.0 * before, 1000.0 * after)
+            for before, after in found
+            if isinstance(before, int | float) and isinstance(after, int | float) and min(before, after) > 0
+        )
+
     def window(self, side: Literal["before", "after"]) -> Mapping[str, Any]:
         """The recorded window of one version, as verify.json has it; empty where none was recorded."""
         windows = self.details.get("windows")
         window = windows.get(side) if isinstance(windows, Mapping) else None
         return window if isinstance(window, Mapping) else {}
+
+    @property
+    def gpu_busy_share(self) -> float | None:
+        """Of the measured step with the change; where the work was not recorded, of a recorded step, which the profiler
+        stretches. None where neither is known."""
+        after = self.window("after")
+        worked_us, share = after.get("gpu_busy_us_per_step"), after.get("gpu_busy_share")
+        if isinstance(worked_us, int | float) and self.patched_ns:
+            return min(1.0, 1000.0 * worked_us / self.patched_ns)
+        return float(share) if isinstance(share, int | float) else None
 
 
 def counting(trials: Sequence[Verification], scheme: str | None) -> Verification | None:

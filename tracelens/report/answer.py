@@ -69,6 +69,7 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
     """Everything of the first screen."""
     diagnosis = on_baseline(diagnosis)
     screen, command = first_screen.first_screen(diagnosis), _command(diagnosis)
+    missed = () if screen.strip is not None and len(screen.strip.steps) > 1 else (screen.missed,)  # else above its bar
     title, sub = _unstopped(diagnosis.headline or wording.verdict(diagnosis)), screen.instead or screen.verdict
     return ReportAnswer(
         screen=screen,
@@ -81,7 +82,7 @@ def answer(diagnosis: IllustratedDiagnosis) -> ReportAnswer:
         undo=_undo(command, diagnosis),
         key=tuple(_key(screen)),
         frame=annotated_source.frame(diagnosis, screen.lines, screen.edit),
-        proof=joined(" ", [text for text in (screen.measured, screen.edit_rest) if text]),
+        proof=joined(" ", [text for text in (screen.measured, *missed, screen.edit_rest) if text]),
     )
 
 

@@ -17,7 +17,7 @@ from tracelens.model import (
     Verification,
     baseline_of,
 )
-from tracelens.report import formatting, json, lever_names, sections, verification_rows, wording
+from tracelens.report import formatting, json, lever_names, measured_pairs, sections, verification_rows, wording
 from tracelens.report.formatting import gain, milliseconds
 from tracelens.report.sections import Code, Section, Table
 
@@ -32,7 +32,13 @@ WORDS = (
         say("The step with the wait minus the step without it. Two waits can give back more than their sum."),
     ),
     (say("predicted"), say("The recorded steps run again in a model with the change made; the range covers 80 %.")),
-    (say("measured"), say("Original and changed script ran in turns, in fresh processes; the range covers 95 %.")),
+    (
+        say("measured"),
+        say(
+            "Original and changed script ran in turns, in fresh processes. Shown is the middle pair; the range covers "
+            "95 %."
+        ),
+    ),
     (
         say("lanes of one step"),
         say("Totals in the order of the loop. Where idle time lies within a step is in the timeline."),
@@ -63,19 +69,8 @@ def _trial(trial: Verification, diagnosis: PlannedDiagnosis) -> Section:
         joined(", ", [part for part in (predicted, measured) if part]),
         trial.verdict,
         Table((say("what"), say("value"), say("remark")), rows),
-        tuple(_pairs(trial)),
+        tuple(measured_pairs.pairs(trial)),
     )
-
-
-def _pairs(trial: Verification) -> Iterator[str]:
-    """The pairs that the number comes from."""
-    times = trial.details.get("times")
-    pairs = times.get("pairs") if isinstance(times, dict) else None
-    for number, pair in enumerate(pairs if isinstance(pairs, list) else (), start=1):
-        before, after = pair.get("original_us"), pair.get("patched_us")
-        if isinstance(before, int | float) and isinstance(after, int | float) and after > 0:
-            told = {"before": milliseconds(1000 * before), "after": milliseconds(1000 * after)}
-            yield say("Pair {number}: {before} → {after}, {gain}", number=number, gain=gain(before / after), **told)
 
 
 def hunks(diagnosis: PlannedDiagnosis) -> Section | None:
@@ -156,7 +151,7 @@ def method(diagnosis: Diagnosis) -> Section:
     """One baseline, and what the words mean."""
     steps = diagnosis.steps
     baseline = {
-        "measured": say("the median of the originals in the newest measurement"),
+        "measured": say("the original of the newest measurement, in the pair with the middle ratio"),
         "unprofiled": say("the median of the steps that were timed without the profiler"),
         "recorded": say("the median of the recorded steps, with the profiler"),
     }[steps.baseline_source]

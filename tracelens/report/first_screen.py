@@ -17,7 +17,6 @@ from tracelens.model import (
     Lever,
     Location,
     PlannedDiagnosis,
-    Verification,
     counting,
     on_baseline,
 )
@@ -30,6 +29,7 @@ from tracelens.report import (
     line_times,
     loader_lines,
     long_form,
+    measured_pairs,
     next_commands,
     shared_machine,
     step_strip,
@@ -69,6 +69,8 @@ class LeverRow:
     """How it is known: measured, predicted, or not at all."""
     command: str = ""
     """What to type for it; empty where nothing can be."""
+    scaled: bool = False
+    """Whether the step is the baseline divided by a gain that was measured beside another original."""
     like_last: bool = False
     """Whether it is about the same as the numbered row before it: each lies in the range of the other."""
 
@@ -107,6 +109,8 @@ class FirstScreen:
     """How many are not shown."""
     measured: str
     """How the best lever was measured; empty where it was not."""
+    missed: str
+    """What was predicted of it, where it turned out otherwise; empty where it did not."""
     about_patch: str
     """Why there is none of the recommended change, or what of it nothing has proved and the command that checks it."""
     unjudged: int
@@ -139,6 +143,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         levers=lever_rows(shown, diagnosis, typed),
         more_levers=len(rows) - len(shown),
         measured=_measured(diagnosis),
+        missed=measured_pairs.missed_prediction(_taken(diagnosis), diagnosis.steps.best_known_ns),
         about_patch=_about_patch(diagnosis),
         unjudged=len(diagnosis.abstentions),
         long_form=tuple(long_form.parts(diagnosis)),
@@ -300,11 +305,13 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     gains = known.excludes_zero
     gain = gain_words.gained(known, measured=lever.measured is not None)
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
+    evidence = gain_words.known_how(lever, base_ns)
     told = dict(
         zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
     )
     spread = say("{step} ({low} to {high})", **told)
-    return LeverRow(rank, name, lines, spread, gain, wording.STATE[lever.state], lever.id, lever.state)
+    scaled = gain_words.is_scaled(lever, base_ns)
+    return LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, scaled=scaled)
 
 
 def _places(lever: Lever, diagnosis: PlannedDiagnosis) -> Sequence[Location]:
@@ -322,10 +329,15 @@ def acts_on_ns(lever: Lever, diagnosis: PlannedDiagnosis) -> int | None:
     return sum(held) if held else None
 
 
+def _taken(diagnosis: PlannedDiagnosis) -> Lever | None:
+    """What is recommended."""
+    wanted = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
+    return next((lever for lever in diagnosis.levers if lever.id == wanted), None)
+
+
 def _instead(diagnosis: PlannedDiagnosis) -> str:
     """'Wait every 10th batch saves 7.9 ms: +45 % throughput (measured, +21 to +73 %).'; untried, what it acts on."""
-    wanted = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
-    lever = next((lever for lever in diagnosis.levers if lever.id == wanted), None)
+    lever = _taken(diagnosis)
     if lever is None or (lever.known is not None and not lever.known.excludes_zero):
         return ""
     name = lever_names.name(lever, diagnosis)
@@ -354,7 +366,9 @@ def _gained(lever: Lever) -> str:
 def _measured(diagnosis: PlannedDiagnosis) -> str:
     wanted = diagnosis.recommendation.scheme
     trial = counting(diagnosis.verifications, wanted)
-    return _how(trial) if trial is not None and wanted is not None else ""
+    if trial is None or wanted is None:
+        return ""
+    return measured_pairs.how(trial, _taken(diagnosis), diagnosis.steps.best_known_ns)
 
 
 def _about_patch(diagnosis: PlannedDiagnosis) -> str:
@@ -369,17 +383,3 @@ def _about_patch(diagnosis: PlannedDiagnosis) -> str:
         item = lever.by_hand[0]
         return say("By hand: {what}; {where} takes it from there.", what=item.by_hand, where=item.location)
     return wording.unchecked(change, next_commands.check(diagnosis)) if change is not None and change.unchecked else ""
-
-
-def _how(trial: Verification) -> str:
-    same = say("same results, bit for bit") if trial.numbers_equal else say("results not the same")
-    steps, pairs = trial.details.get("steps"), (trial.details.get("times") or {}).get("pairs")
-    if not isinstance(steps, int) or not pairs:
-        return say("Measured in steps of their own, both scripts in turns: {same}.", same=same)
-    return say_count(
-        "Measured in {count} pair of {steps} steps of their own: {same}.",
-        "Measured in {count} pairs of {steps} steps of their own: {same}.",
-        len(pairs),
-        steps=steps,
-        same=same,
-    )

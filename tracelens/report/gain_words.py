@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tracelens.messages import say
-from tracelens.model import Estimate, Speedup
-from tracelens.report import formatting
+from tracelens.model import Estimate, Lever, Speedup
+from tracelens.report import formatting, wording
+from tracelens.units import step_ms
 
 NO_GAIN, SLOWER = say("no gain"), say("slower")
+SCALED = say("scaled: measured beside an original of another step time, and brought to this one by its gain.")
 NOT_SURE = 1.05
 """A predicted gain whose range includes zero: from here on a measurement is worth its time."""
 
@@ -31,6 +33,17 @@ def of_estimate(estimate: Estimate) -> str:
     """The same of an Estimate."""
     known = Speedup(estimate.speedup, estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)
     return gained(known, measured=estimate.evidence == "measured")
+
+
+def known_how(lever: Lever, base_ns: int) -> str:
+    """'measured', 'predicted', 'not tried'; 'measured, scaled' where the original beside it took another time."""
+    return say("measured, scaled") if is_scaled(lever, base_ns) else wording.STATE[lever.state]
+
+
+def is_scaled(lever: Lever, base_ns: int) -> bool:
+    """Whether the step that is shown is not one that was measured, but the baseline divided by the measured gain."""
+    pair = lever.pair if lever.measured is not None else None
+    return pair is not None and step_ms(pair.before_ns, base_ns) != step_ms(base_ns, base_ns)
 
 
 def ranges(states: Iterable[str]) -> str:

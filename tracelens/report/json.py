@@ -25,6 +25,7 @@ from tracelens.model import (
     LeverCombination,
     Location,
     Measure,
+    MedianPair,
     Overlap,
     Owners,
     PlannedDiagnosis,
@@ -296,7 +297,7 @@ def lever_entry(lever: Lever) -> dict[str, Any]:
         "state": lever.state,
         "rank": lever.rank,
         "predicted": _speedup(lever.predicted),
-        "measured": _speedup(lever.measured),
+        "measured": _measured(lever.measured, lever.pair),
         "numbers": lever.numbers,
         "memory_bytes_delta": lever.memory_bytes_delta,
         "locations": [_location(location) for location in lever.locations],
@@ -312,7 +313,7 @@ def _combination(best: LeverCombination | None) -> dict[str, Any] | None:
         return None
     return {
         "levers": list(best.levers),
-        "measured": _speedup(best.measured),
+        "measured": _measured(best.measured, best.pair),
         "numbers": best.numbers,
         "memory_bytes_delta": best.memory_bytes_delta,
     }
@@ -320,6 +321,15 @@ def _combination(best: LeverCombination | None) -> dict[str, Any] | None:
 
 def _speedup(known: Speedup | None) -> dict[str, float] | None:
     return None if known is None else {"speedup": known.speedup, "low": known.low, "high": known.high}
+
+
+def _measured(known: Speedup | None, pair: MedianPair | None) -> dict[str, float | None] | None:
+    """The gain, and the two step times that it is of: those of the median pair."""
+    if known is None:
+        return None
+    before, after = (pair.before_ns, pair.after_ns) if pair is not None else (None, None)
+    times = {"before_us": microseconds(before), "after_us": microseconds(after)}
+    return {"speedup": known.speedup, "low": known.low, "high": known.high, **times}
 
 
 def _scheme(scheme: Scheme) -> dict[str, Any]:

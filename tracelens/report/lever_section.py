@@ -66,6 +66,8 @@ class LeverTable:
     rest: tuple[Section, ...]
     steps_found: bool
     """Else the scale is the whole recording."""
+    scaled: bool = False
+    """Whether the step of any line is the baseline divided by a gain that was measured beside another original."""
 
     def has_word(self, column: Literal["rank", "gain"]) -> bool:
         """Whether any line says something in this column of the page."""
@@ -86,7 +88,8 @@ class LeverTable:
         """In what order they stand: there is no best of what nobody knows to gain."""
         if any(line.rank not in ("", DASH) for line in self.lines):
             said = say("Everything that could change this step, best first.")
-            return joined(" ", [said, gain_words.ranges(bar.kind for line in self.lines for bar in line.bars)])
+            ranges = gain_words.ranges(bar.kind for line in self.lines for bar in line.bars)
+            return joined(" ", [said, ranges, *([gain_words.SCALED] if self.scaled else [])])
         return say("Everything that could change this step. None is known to gain: the order is no ranking.")
 
     @property
@@ -120,7 +123,8 @@ def lever_table(diagnosis: PlannedDiagnosis) -> LeverTable | None:
     lines = tuple(_line(lever, row, diagnosis, scale) for lever, row in zip(levers, rows, strict=True))
     rest = tuple(_rest(diagnosis, frozenset(lever.id for lever in levers)))
     found = diagnosis.steps.source != "none"
-    return LeverTable(lines, round(base_ns * scale, 2), step_ms(base_ns, base_ns), rest, found)
+    scaled = any(row.scaled for row in rows)
+    return LeverTable(lines, round(base_ns * scale, 2), step_ms(base_ns, base_ns), rest, found, scaled)
 
 
 def _shown(diagnosis: PlannedDiagnosis) -> Sequence[Lever]:

@@ -1,6 +1,6 @@
 """What a trial of levers came to, for a terminal: one table, the best combination, and what was not tried.
 
-In: levers of one Run with their states, the best combination, the original's step time. Out: text.
+In: levers of one Run with their states, and the best combination. Out: text.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tracelens import lever_names
 from tracelens.messages import joined, say
-from tracelens.model import Lever, LeverCombination, LeverNumbers, Speedup
+from tracelens.model import Lever, LeverCombination, LeverNumbers, MedianPair, Speedup
 from tracelens.report import formatting, loss_band, terminal
 from tracelens.report.terminal import TerminalStyle
+from tracelens.units import step_ms
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -33,11 +34,10 @@ _COLUMNS = (say("lever"), say("step, ms"), say("gain"), say("memory"), say("resu
 
 @dataclass(frozen=True, slots=True)
 class TrialOfLevers:
-    """What is shown. `shown` are the ids that belong into the table; `base_ns` is the original's step."""
+    """What is shown. `shown` are the ids that belong into the table."""
 
     levers: Sequence[Lever]
     combination: LeverCombination | None
-    base_ns: int | None
     shown: Collection[str]
     warning: str | None = None
     interrupted: bool = False
@@ -66,10 +66,7 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
     measured = [lever for lever in trial.levers if lever.id in trial.shown and lever.measured is not None]
     if measured:
         yield terminal.heading(say("Measured beside the original, in turns"))
-        rows = [
-            _row(trial.name(lever.id), lever.measured, lever.numbers, lever.memory_bytes_delta, trial)
-            for lever in measured
-        ]
+        rows = [_row(trial.name(lever.id), lever) for lever in measured]
         yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({2, 3}))
     for name, band in list(trial.bands.items())[:MOST_PICTURES]:
         if lines := loss_band.picture(name, band):
@@ -121,22 +118,24 @@ def _faster(best: LeverCombination, trial: TrialOfLevers) -> str:
 def _together(trial: TrialOfLevers) -> Iterator[tuple[str, ...]]:
     best = trial.combination
     if best is not None and len(best.levers) > 1:
-        yield _row(say("together"), best.measured, best.numbers, best.memory_bytes_delta, trial)
+        yield _row(say("together"), best)
 
 
-def _row(
-    name: str, measured: Speedup | None, numbers: LeverNumbers | None, memory: int | None, trial: TrialOfLevers
-) -> tuple[str, ...]:
-    if measured is None:
-        return name, NOTHING, NOTHING, _bytes(memory), NUMBERS[numbers]
-    return name, _step(measured, trial.base_ns), formatting.gain(measured.speedup), _bytes(memory), NUMBERS[numbers]
+def _row(name: str, one: Lever | LeverCombination) -> tuple[str, ...]:
+    memory, results = _bytes(one.memory_bytes_delta), NUMBERS[one.numbers]
+    if one.measured is None:
+        return name, NOTHING, NOTHING, memory, results
+    return name, _step(one.measured, one.pair), formatting.gain(one.measured.speedup), memory, results
 
 
-def _step(measured: Speedup, base_ns: int | None) -> str:
-    if base_ns is None:
+def _step(measured: Speedup, pair: MedianPair | None) -> str:
+    """The median pair: each lever was measured beside originals of its own, which need not have taken the same time."""
+    if pair is None:
         return NOTHING
-    middle, low, high = (base_ns / ratio / 1e6 for ratio in (measured.speedup, measured.high, measured.low))
-    return say("{middle:.1f} ({low:.1f} to {high:.1f})", middle=middle, low=low, high=high)
+    ends = (pair.before_ns / measured.high, pair.before_ns / measured.low)
+    least_ns = min(pair.before_ns, pair.after_ns)
+    before, after, low, high = (step_ms(ns, least_ns) for ns in (pair.before_ns, pair.after_ns, *ends))
+    return say("{before} → {after} ({low} to {high})", before=before, after=after, low=low, high=high)
 
 
 def _bytes(delta: int | None) -> str:

@@ -21,6 +21,9 @@ from tracelens.model import (
 )
 from tracelens.report import lever_names
 
+OTHER_PACE = 0.02
+"""Of a step: two processes that differ by less run at one pace."""
+
 
 @dataclass(frozen=True, slots=True)
 class BestLever:
@@ -71,7 +74,7 @@ def measured_by(diagnosis: PlannedDiagnosis, trial: Verification) -> BestLever |
         return None
     named = trial.scheme or say("your change")
     low, high = round(base_ns * ratio.low), round(base_ns * ratio.high)
-    busy, name = _busy(diagnosis, 1.0, trial), _name(diagnosis, named)
+    busy, name = _busy(diagnosis, trial.patched_ns, trial), _name(diagnosis, named)
     return BestLever(named, name, base_ns, trial.patched_ns, low, high, "measured", busy, trial)
 
 
@@ -107,16 +110,22 @@ def _outcome(
 
 
 def _busy(diagnosis: PlannedDiagnosis, step_ns: float, trial: Verification | None) -> float | None:
-    """The same work of the GPU in a shorter step, with the copies that the changed version makes. Where that is more
-    than the step (processes differ), the share that its recorded window has."""
+    """Predicted: the same work of the GPU in a shorter step. Measured: the work that the changed version was recorded
+    with, else nobody knows."""
     if trial is None:
         share, base_ns = on_baseline(diagnosis).gpu_busy_share, diagnosis.steps.best_known_ns
         return None if share is None else min(1.0, share * base_ns / step_ns)
-    recorded, kernels_ns = trial.window("after").get("gpu_busy_share"), kernel_ns(diagnosis)
-    copied_ns = exposed_copies_ns(trial)
-    if kernels_ns is not None and copied_ns is not None and kernels_ns + copied_ns <= step_ns:
-        return (kernels_ns + copied_ns) / step_ns
-    return float(recorded) if isinstance(recorded, int | float) else None
+    worked_ns = recorded_work_ns(trial)
+    return None if worked_ns is None else min(1.0, worked_ns / step_ns)
+
+
+def recorded_work_ns(trial: Verification) -> float | None:
+    """How long the GPU works in a step of the changed version, in a recording of it; None where there is none. Work
+    that does not fit into the measured step was recorded at another pace, and tells nothing of its parts."""
+    worked_us = trial.window("after").get("gpu_busy_us_per_step")
+    if not isinstance(worked_us, int | float) or trial.patched_ns is None:
+        return None
+    return 1000.0 * worked_us if 1000.0 * worked_us <= (1 + OTHER_PACE) * trial.patched_ns else None
 
 
 def kernel_ns(diagnosis: Diagnosis) -> float | None:
@@ -129,7 +138,7 @@ def kernel_ns(diagnosis: Diagnosis) -> float | None:
 
 
 def exposed_copies_ns(trial: Verification) -> float | None:
-    """Of the changed version, how long the GPU copies in a step and does nothing else; None where nobody knows."""
+    """Of the changed version, how long a step's copies to the GPU run beside no other work; None: nobody knows."""
     facts = trial.window("after")
     copied, hidden = facts.get("h2d_us_per_step"), facts.get("h2d_hidden_us_per_step")
     if not isinstance(copied, int | float) or not isinstance(hidden, int | float):

@@ -5,6 +5,7 @@ In: a FirstScreen. Out: blocks. A column of numbers is never broken; a line of s
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,11 @@ TIME_WIDTH = 12
 LEAST_SOURCE = 8
 ROOMY = 100
 """Columns. A narrower screen is full: there only -v says how sure ranges are."""
-BUSY, IDLE = "█", "·"
+SIGNS = {"lost": "·", "copy": "▒", "whole": "░"}
+"""How parts of a step are drawn; kernels and collectives are `WORKS`."""
+WORKS = "█"
+LEAST_DRAWN = 2.0
+"""Percent of the picture: what is narrower is no character of its own on a narrow screen."""
 NAMES = (say("now"), say("then"))
 LONE = "> "
 """Before the one line that is changed, among others."""
@@ -103,10 +108,17 @@ def pictured(strip: StepStrip | None, elsewhere_ns: int | None = None) -> Iterat
 
 
 def _legend(strip: StepStrip, elsewhere_ns: int | None) -> str:
-    """'GPU: █ busy  · idle 9.6 → 3.2 ms (0.8 elsewhere); two recordings': what the signs are, and come to."""
-    text = say("GPU: {busy} busy  {sign} idle {idle} ms", busy=BUSY, sign=IDLE, idle=strip.legend("lost"))
+    """'GPU: █ kernels ▒ copies · idle 9.6 → 3.2 ms (0.8 elsewhere)': what the signs are, and come to."""
+    text = say("GPU: {sign} kernels", sign=WORKS)
+    if any(
+        one.kind == "copy" and one.width >= LEAST_DRAWN for step in strip.steps if step.gpu for one in step.gpu.segments
+    ):
+        text = say("{legend} {sign} copies", legend=text, sign=SIGNS["copy"])
+    text = say("{legend} {sign} idle {idle} ms", legend=text, sign=SIGNS["lost"], idle=strip.legend("lost"))
     if elsewhere_ns is not None:
         text = say("{legend} ({rest} elsewhere)", legend=text, rest=step_ms(elsewhere_ns, strip.steps[0].step_ns))
+    if strip.has_undivided:
+        return say("{legend} {sign} parts unknown", legend=text, sign=SIGNS["whole"])
     return say("{legend}; two recordings", legend=text) if strip.recordings else text
 
 
@@ -145,7 +157,7 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
         yield screen.measured
     if screen.about_patch:
         yield screen.about_patch
-    about = list(_of_rows(screen.levers))
+    about = [*([screen.missed] if screen.missed else []), *_of_rows(screen.levers)]
     if about:
         yield joined(" ", about)
     more = []
@@ -162,8 +174,10 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
     same = _same_ranks(rows)
     if same:
         yield say("{ranks}: their ranges overlap.", ranks=joined(", ", same))
-    if any(row.id == "event-sync" for row in rows):
+    if any(row.id == "event-sync" for row in rows[:1]):
         yield say("An event is a mark in the GPU's queue.")
+    if any(row.scaled for row in rows):
+        yield gain_words.SCALED
     if any(row.step == DASH for row in rows):
         yield say("not tried: what it gains here, only a trial tells.")
 
@@ -233,7 +247,8 @@ class _Lanes:
         room = options.max_width - terminal.INDENT - widest - max(map(len, times)) - terminal.GAP
         for name, (lane, _), time in zip(names, self.lanes, times, strict=True):
             yield _row(f"{terminal.padded(name, widest)}{strip_of(lane, room):<{room + terminal.GAP}}{time}", "")
-        yield _row(f"{'':<{widest}}{shown(self.legend)}", "dim")
+        for line in textwrap.wrap(shown(self.legend), options.max_width - terminal.INDENT - widest):
+            yield _row(f"{'':<{widest}}{line}", "dim")
 
 
 def _width(columns: Sequence[tuple[str, Sequence[str]]]) -> int:
@@ -248,7 +263,7 @@ def strip_of(lane: StripLane, room: int) -> str:
     out = ""
     for segment in lane.segments:
         end = max(round(room * (segment.x + segment.width) / 100), len(out) + (segment.kind == "gpu"))
-        out += (IDLE if segment.kind == "lost" else BUSY) * (end - len(out))
+        out += SIGNS.get(segment.kind, WORKS) * (end - len(out))
     return out
 
 

@@ -3,7 +3,8 @@
 In: a PlannedDiagnosis and what becomes of its step. Out: `StepStrip`, lanes of segments in percent of the longer step:
 the one drawing of now and then, for page, card and terminal.
 Totals, because of a measured step only totals are kept: where the idle time lies within a step is in the timeline.
-What one lane lacks is left out, never drawn as zero.
+What one lane lacks is left out, never drawn as zero. The parts of a measured step come from a recording of the changed
+script; without one its bar is undivided.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from tracelens.messages import joined, say
 from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification, on_baseline
 from tracelens.report import line_times, wording
-from tracelens.report.outcome import BestLever, drawn_copies_ns, exposed_copies_ns, kernel_ns
+from tracelens.report.outcome import BestLever, drawn_copies_ns, exposed_copies_ns, recorded_work_ns
 from tracelens.units import step_ms
 
 TICKS = 5
@@ -25,7 +26,7 @@ OTHER_SHARE = 0.02
 ROOM, NARROW_ROOM = 9.0, 18.0
 """Percent of the picture that a label needs, on a wide window and on a phone."""
 PYTHON, GPU = say("Python thread"), say("GPU")
-OF_GPU = ("lost", "copy", "network", "gpu")
+OF_GPU = ("lost", "copy", "network", "gpu", "whole")
 """Kinds of segments of the GPU's lane."""
 KEY = (
     (("lost",), say("GPU idle")),
@@ -35,6 +36,7 @@ KEY = (
     (("block", "await"), say("host blocked")),
     (("batch",), say("makes a batch")),
     (("issue",), say("Python works")),
+    (("whole",), say("parts unknown")),
 )
 """What each colour is; a wait for a batch and one for the GPU have the same."""
 WORDS = {
@@ -46,6 +48,7 @@ WORDS = {
     "copy": say("copies"),
     "network": say("collectives"),
     "gpu": say("works"),
+    "whole": say("measured as a whole"),
 }
 SHORT = {"batch": say("batch"), "await": say("waits"), "issue": say("works"), "block": say("waits")}
 
@@ -69,6 +72,14 @@ class StripLane:
     segments: tuple[Segment, ...]
     said: str
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nobody knows the parts of it."""
+        return any(one.kind == "whole" for one in self.segments)
+
+    def total_ns(self, *kinds: str) -> float:
+        return sum(one.ns for one in self.segments if one.kind in kinds)
+
 
 @dataclass(frozen=True, slots=True)
 class StripStep:
@@ -82,6 +93,12 @@ class StripStep:
     def gpu(self) -> StripLane | None:
         """None where the GPU's part of the step is not known."""
         return next((lane for lane in self.lanes if lane.name == GPU), None)
+
+    @property
+    def worked_ns(self) -> float | None:
+        """How long the GPU's kernels run; None where the GPU's part of the step is not known, or not divided."""
+        lane = self.gpu
+        return None if lane is None or lane.is_whole else lane.total_ns("gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ class StepStrip:
     def total_ns(self, *kinds: str) -> tuple[float, ...]:
         """What the segments of some kinds of one lane come to in each step (ns); nothing where it is not known."""
         lanes = [lane for step in self.steps for lane in step.lanes if (lane.name == GPU) == (kinds[0] in OF_GPU)]
-        return tuple(sum(one.ns for one in lane.segments if one.kind in kinds) for lane in lanes)
+        return tuple(lane.total_ns(*kinds) for lane in lanes if lane.is_whole == ("whole" in kinds))
 
     @property
     def key(self) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
@@ -108,12 +125,17 @@ class StepStrip:
 
     def _is_told(self, kinds: tuple[str, ...]) -> bool:
         own = [one for step in self.steps for lane in step.lanes for one in lane.segments if one.kind in kinds]
-        return set(kinds) <= {"batch", "issue"} and all(WORDS[one.kind] in one.label for one in own)
+        return set(kinds) <= {"batch", "issue", "whole"} and all(WORDS[one.kind] in one.label for one in own)
 
     def legend(self, *kinds: str) -> str:
         """'14.7 → 13.1': what a colour comes to, for those who cannot read it off its label."""
         told = [step_ms(ns, self.steps[0].step_ns) for ns in self.total_ns(*kinds)]
         return told[0] if len(set(told)) == 1 else " → ".join(told)
+
+    @property
+    def has_undivided(self) -> bool:
+        """Whether the GPU's parts of one of the steps are not known."""
+        return any(step.gpu is not None and step.gpu.is_whole for step in self.steps)
 
 
 Totals = dict[str, tuple[tuple[str, float], ...]]
@@ -160,7 +182,7 @@ def _moved(steps: Sequence[StripStep], base_ns: int) -> str:
 
 
 def _recordings(steps: Sequence[StripStep], then: BestLever | None) -> str:
-    worked = [sum(one.ns for one in step.gpu.segments if one.kind == "gpu") for step in steps if step.gpu is not None]
+    worked = [ns for step in steps if (ns := step.worked_ns) is not None]
     if then is None or then.trial is None or len(worked) < 2:
         return ""
     if abs(worked[1] - worked[0]) < OTHER_SHARE * worked[0]:
@@ -225,21 +247,20 @@ def _then(diagnosis: PlannedDiagnosis, then: BestLever) -> Totals:
     drawn = next((step for step in steps if step.scheme == then.lever), None)
     if drawn is not None:
         return _replayed(diagnosis, drawn, then)
-    return _busy(then)
+    return _busy(then) or {GPU: (("whole", then.step_ns),)}
 
 
 def _measured(diagnosis: PlannedDiagnosis, then: BestLever, trial: Verification) -> Totals:
-    """What the window of the changed version kept."""
-    facts, out = trial.window("after"), _busy(then)
+    """What the window of the changed version kept; without the work of the GPU in it, one bar as long as the step."""
+    facts, out = trial.window("after"), _busy(then) or {GPU: (("whole", then.step_ns),)}
     sync, copy, host = (facts.get(f"{name}_wait_us_per_step") for name in ("sync", "copy", "host"))
-    copies = exposed_copies_ns(trial)
+    worked, copies = recorded_work_ns(trial), exposed_copies_ns(trial)
     if isinstance(sync, int | float) and isinstance(copy, int | float) and isinstance(host, int | float):
         kind, _ = loader(diagnosis)
         out[PYTHON] = _host(then.step_ns, kind, 1000 * max(host - sync - copy, 0), 1000 * copy, 1000 * sync)
-    if GPU in out and copies is not None:
-        busy = dict(out[GPU])["gpu"]
-        copied = max(0.0, busy - (kernel_ns(diagnosis) or 0.0)) if copies else 0.0
-        out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
+    if worked is not None and copies is not None:
+        busy = min(worked, then.step_ns)
+        out[GPU] = (("lost", then.step_ns - busy), ("copy", copies), ("gpu", busy - copies))
     return {name: out[name] for name in (PYTHON, GPU) if name in out}
 
 

@@ -104,7 +104,7 @@ def _metric(metric: str, trial: Verification) -> float | None:
         case "cpu_percent":
             return _share(after.get("cpu_busy_share"))
         case _:
-            return _share(after.get("gpu_busy_share"))
+            return _share(trial.gpu_busy_share)
 
 
 def _drop(before: Any, after: Any) -> float | None:

@@ -11,7 +11,7 @@ that were not tried this time stay, as long as the script is the same and the de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +21,7 @@ from tracelens.errors import InputError
 from tracelens.jsonfile import Shape
 from tracelens.messages import say
 from tracelens.model import LeverNumbers, Speedup
+from tracelens.verify.compare import times
 from tracelens.verify.lever_trial import LeverMeasurement, LeverTrial, Standing
 
 SCHEMA_VERSION = 1
@@ -141,13 +142,13 @@ def digests(names: Iterable[str], project: Path) -> dict[str, str]:
 
 
 def _measurement(stored: Mapping[str, Any]) -> LeverMeasurement:
-    speedup = stored["speedup"]
+    pairs = tuple((original * 1000, lever * 1000) for original, lever in stored["pairs_us"])
     return LeverMeasurement(
         trial=LeverTrial(stored["id"], members=tuple(stored["members"])),
         standing=stored["standing"],
         reason=stored["reason"],
-        pairs=tuple((original * 1000, lever * 1000) for original, lever in stored["pairs_us"]),
-        speedup=None if speedup is None else Speedup(speedup["speedup"], speedup["low"], speedup["high"]),
+        pairs=pairs,
+        speedup=_speedup(stored["speedup"], pairs),
         numbers=stored["numbers"],
         difference=stored["difference"],
         seed_band=stored["seed_band"],
@@ -155,3 +156,12 @@ def _measurement(stored: Mapping[str, Any]) -> LeverMeasurement:
         compiled=stored["compiled"],
         toggles=tuple(stored["toggles"]),
     )
+
+
+def _speedup(stored: Mapping[str, float] | None, pairs: Sequence[tuple[float, float]]) -> Speedup | None:
+    """The median pair's, also of older files, which have the mean; their interval stays."""
+    if stored is None:
+        return None
+    both = times.median_pair(pairs)
+    middle = stored["speedup"] if both is None else both[0] / both[1]
+    return Speedup(middle, min(stored["low"], middle), max(stored["high"], middle))

@@ -5,7 +5,6 @@ In: `VersionMeasurements`. Out: `Verification`. Pure: no process is started here
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -98,15 +97,13 @@ def _elsewhere(measured: VersionMeasurements) -> str | None:
 
 
 def _shown(measured: VersionMeasurements, ratio: Ratio | None) -> tuple[int | None, int | None]:
-    """Step times before and after that agree with the ratio: the median original, and that times the ratio.
+    """The step times of the median pair, before and after: what was measured, and what the ratio is of.
 
-    The ratio is of pairs, because the machine drifts; the two medians would put another ratio beside it. Too few pairs
-    for a ratio are no measurement: they stay in `times`.
+    The machine drifts, so the medians of both sides would put another ratio beside it. Too few pairs for a ratio are no
+    measurement: they stay in `times`.
     """
-    base = _median([pair[0] for pair in measured.pairs])
-    if base is None or ratio is None:
-        return None, None
-    return base, round(base * ratio.value)
+    middle = times.median_pair(measured.pairs)
+    return (None, None) if middle is None or ratio is None else (round(middle[0]), round(middle[1]))
 
 
 def _details(measured: VersionMeasurements, ratio: Ratio | None) -> dict[str, Any]:
@@ -233,10 +230,6 @@ def _notes(measured: VersionMeasurements) -> list[str]:
     if after is not None and after.reason and (before is None or after.reason != before.reason):
         notes.append(say("recorded window of the patched version: {reason}", reason=after.reason))
     return list(dict.fromkeys(notes))
-
-
-def _median(values: list[float]) -> int | None:
-    return round(statistics.median(values)) if values else None
 
 
 def _meanwhile(touched: tuple[str, ...]) -> str:

@@ -1,6 +1,8 @@
 """verify.json of a Run folder: one entry per scheme.
 
-In: `Verification` values. Out: the file, and the values again. Entries of schemes not verified this time stay.
+In: `Verification` values. Out: the file, and the values again. Entries of schemes not verified this time stay. Until
+decision 33 `patched_us` was the original's time multiplied by a mean ratio, which nobody measured: what older files say
+of the speed is told again, from the pairs that they hold.
 
     {"schema_version": 1, "entries": [{"scheme", "outcome", "numbers_equal", "ratio", "base_us", "patched_us",
      "predicted", "verdict", "command", "steps", "numbers", "times", "windows", "writes", "environment", "notes", …}]}
@@ -9,6 +11,7 @@ In: `Verification` values. Out: the file, and the values again. Entries of schem
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +20,8 @@ from tracelens.errors import InputError
 from tracelens.jsonfile import Shape, microseconds
 from tracelens.messages import say
 from tracelens.model import Binding, Estimate, Outcome, Ratio, Verification
+from tracelens.verify import verdict
+from tracelens.verify.compare import times
 
 SCHEMA_VERSION = 1
 FILE = "verify.json"
@@ -106,7 +111,7 @@ def _verification(entry: Mapping[str, Any]) -> Verification:
     divisors = [*(ratio or {}).values(), *(predicted[name] for name in _US if predicted)]
     if any(number <= 0 for number in divisors):
         raise ValueError(f"a time or ratio of {entry['scheme']} is not above 0")
-    return Verification(
+    found = Verification(
         scheme=entry["scheme"],
         outcome=entry["outcome"],
         numbers_equal=entry["numbers_equal"],
@@ -117,6 +122,22 @@ def _verification(entry: Mapping[str, Any]) -> Verification:
         verdict=entry["verdict"],
         details=entry,
     )
+    return _of_pairs(found)
+
+
+def _of_pairs(stored: Verification) -> Verification:
+    """The entry with the step times of its median pair; the sentence of one that is shown as measured follows."""
+    pairs = stored.pairs_ns
+    middle = times.median_pair(pairs)
+    if stored.ratio is None or middle is None:
+        return stored
+    base_ns, patched_ns = map(round, middle)
+    if (base_ns, patched_ns) == (stored.base_ns, stored.patched_ns):
+        return stored
+    value = middle[1] / middle[0]
+    ratio = Ratio(value, min(stored.ratio.low, value), max(stored.ratio.high, value))
+    told = replace(stored, base_ns=base_ns, patched_ns=patched_ns, ratio=ratio)
+    return replace(told, verdict=verdict.told_again(told, len(pairs)))
 
 
 def _estimate(entry: Mapping[str, Any]) -> Estimate:

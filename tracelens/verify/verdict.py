@@ -5,11 +5,12 @@ In: what was measured. Out: an outcome and one sentence that gives the numbers i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tracelens import units
 from tracelens.messages import capital, say
-from tracelens.model import Estimate, Outcome, Ratio
+from tracelens.model import Estimate, Outcome, Ratio, Verification
 from tracelens.verify.compare.numbers import Difference
 from tracelens.verify.compare.seed_tolerance import SeedTolerance
 from tracelens.verify.compare.times import judge
@@ -88,6 +89,17 @@ def sentence(evidence: VerdictEvidence, predicted: Estimate | None) -> str:
             speed=speed,
         )
     return say("{same}. {speed}", same=_same(evidence), speed=speed)
+
+
+def told_again(trial: Verification, pairs: int) -> str:
+    """The sentence of a stored trial whose results are the same and whose ratio is not the one that it was told with;
+    of any other, the sentence that it has."""
+    if trial.numbers_equal is not True or trial.details.get("unsafe") or trial.outcome == "failed":
+        return trial.verdict
+    numbers = trial.details.get("numbers")
+    deterministic = isinstance(numbers, Mapping) and numbers.get("deterministic_algorithms") is True
+    evidence = VerdictEvidence(None, None, None, False, trial.ratio, pairs, deterministic)
+    return sentence(evidence, trial.predicted)
 
 
 def _same(evidence: VerdictEvidence) -> str:

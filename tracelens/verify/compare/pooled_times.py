@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from tracelens.model import Speedup
-from tracelens.verify.compare.times import T95, ratio_of
+from tracelens.verify.compare.times import T95, median_pair, ratio_of
 
 Pairs = Sequence[tuple[float, float]]
 OWN_SPREAD = 3
@@ -28,7 +28,7 @@ def speedups(pairs: Mapping[str, Pairs]) -> dict[str, Speedup | None]:
 
 
 def center(pairs: Pairs) -> float | None:
-    """The middle alone."""
+    """The mean of the log ratios alone: which of two is worth more time, before there is an interval."""
     return math.exp(statistics.fmean(_logs(pairs))) if pairs else None
 
 
@@ -38,9 +38,10 @@ def _own(pairs: Pairs) -> Speedup | None:
 
 
 def _shared(pairs: Pairs, spread: float, freedom: int) -> Speedup | None:
-    if not pairs or freedom < LEAST_FREEDOM:
+    both = median_pair(pairs)
+    if both is None or freedom < LEAST_FREEDOM:
         return None
-    middle = statistics.fmean(_logs(pairs))
+    middle = math.log(both[0] / both[1])
     half = T95[min(freedom, len(T95)) - 1] * spread / math.sqrt(len(pairs))
     return Speedup(math.exp(middle), math.exp(middle - half), math.exp(middle + half))
 

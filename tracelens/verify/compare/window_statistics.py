@@ -36,6 +36,9 @@ class WindowStatistics:
     host_wait_ns: float | None = None
     """Both, allocations, and the wait for the DataLoader."""
     gpu_busy_share: float | None = None
+    """Under the profiler, which slows Python: the GPU waits for it longer than it does without."""
+    gpu_busy_ns: float | None = None
+    """How long the GPU works in a step. The profiler does not slow kernels, so this is what it takes without it."""
     cpu_busy_share: float | None = None
     """CPU time of the training thread ÷ wall time, over unrecorded steps."""
     process_cpu_share: float | None = None
@@ -141,6 +144,7 @@ def _device_facts(timeline: Timeline, kept: TraceTable, count: int) -> dict[str,
     compute = intervals.union(work["start_ns"], work["end_ns"])
     return {
         "gpu_busy_share": intervals.total(busy) / (end - start),
+        "gpu_busy_ns": intervals.total(busy) / count,
         "streams_used": len(np.unique(ops["stream"])),
         "h2d_ns": intervals.total(copies) / count,
         "h2d_hidden_ns": intervals.total(intervals.intersect(copies, compute)) / count,
