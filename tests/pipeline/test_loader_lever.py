@@ -11,7 +11,8 @@ from tracelens.capture.supervisor.recording import ProfileOptions, profile
 from tracelens.capture.window_plan import WindowPlan
 from tracelens.fixing import choice
 from tracelens.lever_trials import plan
-from tracelens.model import PlannedDiagnosis
+from tracelens.model import PlannedDiagnosis, Ratio, Speedup, Verification
+from tracelens.report import lever_order, next_commands
 from tracelens.schemes import rules
 
 pytest.importorskip("torch")
@@ -80,3 +81,25 @@ def test_the_numbers_that_have_cores_are_patches_at_the_line_that_makes_the_load
 def test_fix_tries_them(planned: PlannedDiagnosis) -> None:
     levers = rules.load().levers
     assert set(choice.possible(planned, plan(planned, levers, ()))) == {"workers=2", "workers=4"}
+
+
+def test_they_are_the_first_of_what_nobody_tried_and_fix_is_next(planned: PlannedDiagnosis) -> None:
+    """The screen named the loader, then put the number of threads first, and `try compile` next."""
+    shown = lever_order.first_levers(lever_order.ordered_levers(planned), planned)
+    assert shown[0].id == "workers=2"
+    assert next_commands.next_command(planned) == "tracelens fix run/"
+
+
+def test_what_was_tried_without_an_answer_stays_first_and_is_measured_longer(planned: PlannedDiagnosis) -> None:
+    ratio = Speedup(1.02, 0.81, 1.31)
+    details = {"steps": 100, "budget_s": 120.5}
+    unsure = Verification("workers=2", "inconclusive", True, Ratio(1.02, 0.81, 1.31), None, None, None, "", details)
+    levers = tuple(
+        replace(lever, state="measured", measured=ratio) if lever.id == "workers=2" else lever
+        for lever in planned.levers
+    )
+    tried = replace(planned, levers=levers, verifications=(unsure,))
+    shown = lever_order.first_levers(lever_order.ordered_levers(tried), tried)
+    assert [lever.id for lever in shown[:1]] == ["workers=2"]
+    expected = "tracelens verify run/ --lever workers=2 --steps 200 --budget 241s"
+    assert next_commands.next_command(tried) == expected

@@ -16,13 +16,18 @@ ENOUGH_LEVERS = 3
 
 
 def ordered_levers(diagnosis: PlannedDiagnosis) -> list[Lever]:
-    """Those that gain for certain, then what nobody tried, then what gains nothing; variants of one stay together."""
+    """Those that gain for certain, then what nobody tried, then what gains nothing; variants of one stay together.
+
+    Where nothing gains for certain, what was measured against the largest loss comes before what nobody tried.
+    """
     known = [lever for lever in diagnosis.levers if lever.state in ("measured", "predicted") and lever.known]
     gains = [lever for lever in known if lever.known is not None and lever.known.excludes_zero]
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
     recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
-    ordered = (*_with_variants(gains, recommended), *_with_variants(untried, recommended))
-    return [*ordered, *(lever for lever in known if lever not in gains)]
+    largest = diagnosis.owners.owners[0].remedies if diagnosis.owners.owners else ()
+    first = gains or [lever for lever in known if lever.state == "measured" and setting(lever) in largest]
+    ordered = (*_with_variants(first, recommended), *_with_variants(untried, recommended))
+    return [*ordered, *(lever for lever in known if lever not in first)]
 
 
 def _with_variants(levers: Iterable[Lever], recommended: str | None) -> Iterator[Lever]:

@@ -7,6 +7,7 @@ options) that its user typed, so that the next command works from the same folde
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from collections.abc import Sequence
@@ -125,6 +126,11 @@ def _without_change(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> str:
     """Where no patch is recommended: a trial of what nobody knows, else another recording; a trace of a program that
     is not Python can only be looked at."""
     lever = diagnosis.recommendation.lever
+    if lever is None and diagnosis.run is not None:
+        if (name := _undecided(diagnosis)) is not None and (tried := _trial(diagnosis, name)) is not None:
+            return line("verify", *which(diagnosis, typed), "--lever", name, *longer(tried))
+        if _first_is_written(diagnosis):
+            return line("fix", *which(diagnosis, typed))
     untried = (lever,) if lever is not None else worth_a_trial(diagnosis)
     if untried and diagnosis.run is not None:
         return line("try", *which(diagnosis, typed), *untried)
@@ -132,6 +138,21 @@ def _without_change(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> str:
         return record_again(diagnosis)
     seen = which(diagnosis, typed)[0]
     return line("annotate", seen, "-o", f"{PurePath(seen).name.split('.')[0]}.tracelens.json.gz")
+
+
+def _undecided(diagnosis: PlannedDiagnosis) -> str | None:
+    """What acts on the largest loss and was tried without an answer, where a patch can be tried again."""
+    largest = diagnosis.owners.owners[0].remedies if diagnosis.owners.owners else ()
+    about_it = [name for name in diagnosis.patches if name.partition("=")[0] in largest]
+    trials = ((name, _trial(diagnosis, name)) for name in about_it)
+    return next((name for name, trial in trials if trial is not None and trial.outcome == "inconclusive"), None)
+
+
+def _first_is_written(diagnosis: PlannedDiagnosis) -> bool:
+    """Whether nobody has tried what acts on the largest loss, and a patch that `fix` may make writes it."""
+    untried = next((lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command), None)
+    patch = diagnosis.patches.get(untried.id) if untried is not None else None
+    return patch is not None and not patch.empty and all(hunk.tier != "unsafe" for hunk in patch.hunks)
 
 
 def worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
@@ -254,7 +275,7 @@ def longer(trial: Verification) -> tuple[str, ...]:
         if isinstance(spent, int | float) and 0 < spent < MOST_TWICE:
             needed = trial.details.get("needed_s") if option == "--budget" else None
             enough = max(2 * spent, needed) if isinstance(needed, int | float) else 2 * spent
-            words += [option, f"{enough:g}{unit}"]
+            words += [option, f"{math.ceil(enough)}{unit}"]
     return tuple(words)
 
 
