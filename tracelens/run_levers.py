@@ -155,7 +155,8 @@ def _untried(lever_id: str, rules: Rules, schemes: Mapping[str, Lever]) -> Lever
     rule_id, _, value = lever_id.partition("=")
     rule, scheme = by_id(rules.levers, rule_id), schemes.get(lever_id)
     if rule is not None:
-        return Lever(lever_id, rule.family, "not_tried", rule.title, ChosenLever(rule, value).text)
+        text = ChosenLever(rule, value).text
+        return Lever(lever_id, rule.family, "not_tried", rule.title, text, effect=rule.effect)
     if scheme is None:
         return None
     return replace(scheme, state="not_tried", predicted=None, measured=None, pair=None, numbers=None, reason=None)

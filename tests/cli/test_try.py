@@ -48,8 +48,8 @@ class Session:
         if trial.id in self.failing:
             return LeverMeasurement(trial, "failed", "the compile version ended with exit code 1")
         if trial.id in self.short:
-            return LeverMeasurement(trial, "measured", None, ((10.0, 5.0),))
-        pairs = ((10.0, 5.0),) * 3
+            return LeverMeasurement(trial, "measured", None, ((10e6, 5e6),))
+        pairs = ((10e6, 5e6),) * 3
         if trial.id == "bf16":
             ends = {"low": 1.0, "high": 3.0, "patched": 2.0}
             curve = {"low": [1.0] * 4, "high": [3.0] * 4, "patched": [2.0, 2.9, 1.1, 2.0], "tail": ends}
@@ -85,11 +85,17 @@ def test_what_was_measured_is_in_the_answer_in_the_run_and_in_every_later_plan(
     assert session.request is not None and session.request.budget_s == 540
     answer = json.loads(capsys.readouterr().out)
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
-    assert by_id(answer)["workers=6"]["measured"] == {"speedup": 2.0, "low": 1.8, "high": 2.2}
+    assert by_id(answer)["workers=6"]["measured"] == {
+        "speedup": 2.0,
+        "low": 1.8,
+        "high": 2.2,
+        "before_us": 10_000.0,
+        "after_us": 5_000.0,
+    }
     assert by_id(answer)["compile"]["state"] == "measured"
     assert by_id(answer)["compile"]["reason"] == "the compile version ended with exit code 1"
     assert answer["combination"]["levers"] == ["workers=6"]
-    assert json.loads((run / "try.json").read_text())["levers"][0]["pairs_us"] == [[0.01, 0.005]] * 3
+    assert json.loads((run / "try.json").read_text())["levers"][0]["pairs_us"] == [[10_000.0, 5_000.0]] * 3
     assert main(["recommend", str(run), "--format", "json"]) == 0
     again = by_id(json.loads(capsys.readouterr().out))
     assert again["workers=6"]["state"] == "measured" and again["workers=6"]["rank"] is not None
@@ -104,7 +110,7 @@ def test_the_table_says_gain_range_and_results(run: Path, session: Session, caps
     )
     said = " ".join(streams.out.split())  # a narrow terminal breaks the sentence
     assert "Faster: DataLoader workers 6 +100 % (95 % sure: +80 % to +120 %); same results, bit for bit." in said
-    assert "5.0 (4.5 to 5.6)" in streams.out
+    assert "10.00 → 5.00 (4.55 to 5.56)" in streams.out
     assert "the compile version ended with exit code 1" in said
     assert f"next: tracelens recommend {run}/" in streams.out
 

@@ -11,14 +11,12 @@ from typing import Literal, get_args
 
 from tracelens.edit_kinds import EditKind
 from tracelens.messages import entry
-from tracelens.model import LeverFamily, OwnerKind, Toggle
+from tracelens.model import LeverEffect, LeverFamily, OwnerKind, Toggle
 
 Takes = Literal["nothing", "integer", "choice", "place"]
 TAKES: tuple[Takes, ...] = get_args(Takes)
 LeverNeed = Literal["gpu", "loader", "workers", "convolutions", "pytorch-1"]
 LEVER_NEEDS: tuple[LeverNeed, ...] = get_args(LeverNeed)
-Effect = Literal["none", "rounding", "samples", "training"]
-EFFECTS: tuple[Effect, ...] = get_args(Effect)
 FLAGS = ("tf32", "cudnn-benchmark", "matmul-precision", "anomaly-detection")
 """Settings of torch that a toggle of kind `flag` may name."""
 
@@ -85,7 +83,7 @@ class LeverRule:
     value: LeverValue
     toggles: tuple[Toggle, ...]
     """A value of "{value}" stands for what the user typed. Empty: it cannot be tried, only done by hand."""
-    effect: Effect
+    effect: LeverEffect
     """What it may do to numbers: nothing, another rounding, other samples or another order, another training."""
     text: str
     """What to write; {value} stands for the value."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from tracelens.edit_kinds import EDIT_DEFINITIONS
 from tracelens.levers.definition import (
-    EFFECTS,
     FLAGS,
     LEVER_NEEDS,
     TAKES,
@@ -21,7 +20,7 @@ from tracelens.levers.definition import (
     LeverValue,
 )
 from tracelens.messages import joined, say
-from tracelens.model import LEVER_FAMILIES, OWNER_KINDS, TOGGLE_KINDS, OwnerKind, Toggle
+from tracelens.model import LEVER_EFFECTS, LEVER_FAMILIES, OWNER_KINDS, TOGGLE_KINDS, OwnerKind, Toggle
 from tracelens.rule_files.fields import Fields
 
 FORM = "levers/*.yaml"
@@ -40,7 +39,7 @@ def read(fields: Fields) -> LeverRule:
         needs=fields.choices("needs", LEVER_NEEDS) if fields.has("needs") else (),
         value=value,
         toggles=fields.each("toggles", _toggle, empty=True),
-        effect=fields.choice("effect", EFFECTS),
+        effect=fields.choice("effect", LEVER_EFFECTS),
         text=fields.prose("text"),
         when=fields.prose("when"),
         cost=fields.prose("cost"),

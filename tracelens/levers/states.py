@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tracelens.levers.definition import EFFECTS, ChosenLever, DoneWhen, LeverNeed, LeverRule
+from tracelens.levers.definition import ChosenLever, DoneWhen, LeverNeed, LeverRule
 from tracelens.messages import joined, say
-from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, Speedup
+from tracelens.model import LEVER_EFFECTS, InventoryItem, Lever, Location, Owner, Owners, Speedup
 
 MOST_PLACES = 4
 """Lines for which a lever is listed: each of the others owns less than any of these."""
@@ -113,7 +113,7 @@ def _owner_order(rules: Sequence[LeverRule], facts: LeverFacts) -> dict[str, int
 
     def key(rule: LeverRule) -> tuple[bool, int, int]:
         largest = max((owner.owned_ns for owner in suggested_by(rule, facts.owners)), default=0)
-        return _hardly_needed(rule, facts), -largest, EFFECTS.index(rule.effect)
+        return _hardly_needed(rule, facts), -largest, LEVER_EFFECTS.index(rule.effect)
 
     return {rule.id: place for place, rule in enumerate(sorted(rules, key=key))}
 
@@ -160,6 +160,7 @@ def _lever(chosen: ChosenLever, owners: Sequence[Owner], facts: LeverFacts) -> L
         state="not_tried",
         title=rule.title,
         text=chosen.text,
+        effect=rule.effect,
         locations=facts.places.get(rule.id) or _locations(owners),
         command=f"try {chosen.id}" if rule.toggles else None,
         reason=None if rule.toggles else say("it cannot be tried by itself: done by hand"),

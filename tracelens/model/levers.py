@@ -11,6 +11,8 @@ LeverFamily = Literal[
     "scheme", "loader", "precision", "compile", "optimizer", "host", "allocator", "environment", "batch"
 ]
 LeverState = Literal["measured", "predicted", "not_tried", "done", "not_applicable"]
+LeverEffect = Literal["none", "rounding", "samples", "training"]
+LEVER_EFFECTS: tuple[LeverEffect, ...] = get_args(LeverEffect)
 LeverNumbers = Literal["same", "inside_seed_band", "outside_seed_band", "unknown"]
 LEVER_FAMILIES: tuple[LeverFamily, ...] = get_args(LeverFamily)
 LEVER_STATES: tuple[LeverState, ...] = get_args(LeverState)
@@ -117,6 +119,8 @@ class Lever:
     measured: Speedup | None = None
     pair: MedianPair | None = None
     """The step times that `measured` is of; None where they were not kept."""
+    effect: LeverEffect = "none"
+    """What it may do to numbers: nothing, another rounding, other samples or another order, another training."""
     numbers: LeverNumbers | None = None
     memory_bytes_delta: int | None = None
     locations: tuple[Location, ...] = ()
@@ -138,6 +142,11 @@ class Lever:
     def known(self) -> Speedup | None:
         """What was measured, else what was predicted."""
         return self.measured or self.predicted
+
+    @property
+    def may_change_results(self) -> bool:
+        """Whether it may, and no trial found the results to be the same."""
+        return self.effect != "none" and self.numbers != "same"
 
 
 @dataclass(frozen=True, slots=True)

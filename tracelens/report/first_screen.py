@@ -15,6 +15,7 @@ from tracelens.model import (
     ISSUING_KINDS,
     Diagnosis,
     Lever,
+    LeverEffect,
     Location,
     PlannedDiagnosis,
     counting,
@@ -69,6 +70,8 @@ class LeverRow:
     """How it is known: measured, predicted, or not at all."""
     command: str = ""
     """What to type for it; empty where nothing can be."""
+    effect: LeverEffect = "none"
+    """What it may do to results, unless a trial found them to be the same."""
     scaled: bool = False
     """Whether the step is the baseline divided by a gain that was measured beside another original."""
     like_last: bool = False
@@ -297,10 +300,11 @@ def _about_the_same(first: Lever | None, second: Lever) -> bool:
 
 def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     known, base_ns = lever.known, diagnosis.steps.best_known_ns
+    effect = lever.effect if lever.may_change_results else "none"
     name = lever_names.name(lever, diagnosis)
     lines = formatting.spans(sorted({place.line for place in _places(lever, diagnosis) if place.line is not None}))
     if known is None:
-        return LeverRow(DASH, name, lines, DASH, DASH, say("not tried"), lever.id)
+        return LeverRow(DASH, name, lines, DASH, DASH, say("not tried"), lever.id, effect=effect)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = gain_words.gained(known, measured=lever.measured is not None)
@@ -311,7 +315,7 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     )
     spread = say("{step} ({low} to {high})", **told)
     scaled = gain_words.is_scaled(lever, base_ns)
-    return LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, scaled=scaled)
+    return LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, effect=effect, scaled=scaled)
 
 
 def _places(lever: Lever, diagnosis: PlannedDiagnosis) -> Sequence[Location]:

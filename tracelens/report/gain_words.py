@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tracelens.messages import say
-from tracelens.model import Estimate, Lever, Speedup
+from tracelens.messages import joined, say
+from tracelens.model import Estimate, Lever, LeverEffect, Speedup
 from tracelens.report import formatting, wording
 from tracelens.units import step_ms
 
 NO_GAIN, SLOWER = say("no gain"), say("slower")
 SCALED = say("scaled: measured beside an original of another step time, and brought to this one by its gain.")
+EFFECT = {
+    "rounding": say("rounding"),
+    "samples": say("random samples"),
+    "training": say("the training"),
+}
+"""What a lever may change of the results, in a few words."""
 NOT_SURE = 1.05
 """A predicted gain whose range includes zero: from here on a measurement is worth its time."""
 
@@ -44,6 +50,18 @@ def is_scaled(lever: Lever, base_ns: int) -> bool:
     """Whether the step that is shown is not one that was measured, but the baseline divided by the measured gain."""
     pair = lever.pair if lever.measured is not None else None
     return pair is not None and step_ms(pair.before_ns, base_ns) != step_ms(base_ns, base_ns)
+
+
+def marked(name: str, effect: LeverEffect) -> str:
+    """The name of a lever, with a star where it may change results."""
+    return name if effect == "none" else say("{lever} *", lever=name)
+
+
+def star(effects: Iterable[LeverEffect]) -> str:
+    """What the star says, of levers with these effects; empty where none has one."""
+    there = set(effects)
+    words = [words for effect, words in EFFECT.items() if effect in there]
+    return say("*\u00a0may change results: {what}.", what=joined(", ", words)) if words else ""
 
 
 def ranges(states: Iterable[str]) -> str:

@@ -298,6 +298,7 @@ def lever_entry(lever: Lever) -> dict[str, Any]:
         "rank": lever.rank,
         "predicted": _speedup(lever.predicted),
         "measured": _measured(lever.measured, lever.pair),
+        "effect": lever.effect,
         "numbers": lever.numbers,
         "memory_bytes_delta": lever.memory_bytes_delta,
         "locations": [_location(location) for location in lever.locations],

@@ -52,6 +52,7 @@ class LeverLine:
     bars: tuple[LeverBar, ...]
     gain: str
     evidence: str
+    state: str
     results: str
     command: str
     advice: str
@@ -154,11 +155,19 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         bars=tuple(bars),
         gain=row.gain if bars else DASH,
         evidence=row.evidence,
-        results=RESULTS[lever.numbers] if lever.measured is not None and lever.numbers else "",
+        state=lever.state,
+        results=_results(lever),
         command="" if no_gain else next_commands.with_lever(lever, diagnosis),
         advice=say("leave it") if no_gain else _no_sign(lever),
         best=lever.id == recommended,
     )
+
+
+def _results(lever: Lever) -> str:
+    """What a trial found of the results, else what the lever may change of them."""
+    if lever.measured is not None and lever.numbers:
+        return RESULTS[lever.numbers]
+    return say("may change {what}", what=gain_words.EFFECT[lever.effect]) if lever.effect != "none" else ""
 
 
 def _no_sign(lever: Lever) -> str:

@@ -67,7 +67,7 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
     if measured:
         yield terminal.heading(say("Measured beside the original, in turns"))
         rows = [_row(trial.name(lever.id), lever) for lever in measured]
-        yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({2, 3}))
+        yield terminal.table(_COLUMNS, [*rows, *_together(trial)], frozenset({1, 2, 3}))
     for name, band in list(trial.bands.items())[:MOST_PICTURES]:
         if lines := loss_band.picture(name, band):
             yield terminal.heading("")

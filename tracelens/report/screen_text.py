@@ -47,7 +47,8 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     if screen.levers:
         yield Text()
         yield _Levers(screen.levers, say("step, ms") if screen.steps_found else say("recording, ms"))
-    yield Text()
+    else:
+        yield Text()
     for note in _notes(screen):
         yield terminal.paragraph(note, "dim")
     does = _what_it_does(next_command.split()[1])
@@ -179,7 +180,9 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
     if any(row.scaled for row in rows):
         yield gain_words.SCALED
     if any(row.step == DASH for row in rows):
-        yield say("not tried: what it gains here, only a trial tells.")
+        yield say("not tried: only a trial tells what it gains.")
+    if star := gain_words.star(row.effect for row in rows):
+        yield star
 
 
 def _same_ranks(rows: Sequence[LeverRow]) -> list[str]:
@@ -215,7 +218,7 @@ class _Levers:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = [
             ("", [row.rank for row in self.rows]),
-            (say("lever"), [row.lever for row in self.rows]),
+            (say("lever"), [gain_words.marked(row.lever, row.effect) for row in self.rows]),
             (say("lines"), [row.lines for row in self.rows]),
             (self.time, [row.step for row in self.rows]),
             (say("gain"), [row.gain for row in self.rows]),

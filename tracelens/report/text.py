@@ -145,13 +145,23 @@ def _levers(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
     if rows:
         yield terminal.heading(say("Levers"))
         cells = [
-            (row.rank, lever_names.with_id(row.id, diagnosis), row.lines, row.step, row.gain, row.evidence)
+            (
+                row.rank,
+                gain_words.marked(lever_names.with_id(row.id, diagnosis), row.effect),
+                row.lines,
+                row.step,
+                row.gain,
+                row.evidence,
+            )
             for row in rows
         ]
         columns = ("", say("lever"), say("lines"), say("step, ms"), say("gain"), say("evidence"))
         yield terminal.table(columns, cells, frozenset({0, 4}))
         if ranges := gain_words.ranges(row.state for row in rows if row.step != formatting.DASH):
             yield terminal.paragraph(ranges, "dim")
+        scaled = [gain_words.SCALED] if any(row.scaled for row in rows) else []
+        if notes := [*scaled, *filter(None, [gain_words.star(row.effect for row in rows)])]:
+            yield terminal.paragraph(joined(" ", notes), "dim")
 
 
 def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
