@@ -42,6 +42,7 @@ NOT_REPLAYED = Abstention(
     "replay", say("no number is known for what this lever changes"), say("measure it: tracelens verify")
 )
 
+LOADER_ARGUMENTS: tuple[EditKind, ...] = ("loader-workers", "loader-ahead", "loader-pinning")
 MOST_NUMBERS = 2
 """Of workers that are offered: what is enough, and half of it, which takes half the memory."""
 
@@ -100,23 +101,25 @@ def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> d
             continue
         owners = suggested_by(rule, facts.owners, facts.texts)
         lines = tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
+        made = (facts.loader_place,) if facts.loader_place is not None else ()  # of a loader: its time goes elsewhere
         if definition(rule.recipe).looks_for:  # another rounding: made for whoever names it, and for nobody else
             out |= {name: (Edit(rule.recipe, choice=choice),) for name, choice in _chosen(rule, wanted.asked)}
         elif places := facts.places.get(rule.id):
             out[rule.id] = (Edit(rule.recipe, locations=places),)
         elif rule.value.takes == "integer":
             values = _values(rule, facts, wanted.asked) if owners or _names(wanted.asked, rule) else ()
-            out |= {f"{rule.id}={value}": (_numbered(rule.recipe, int(value)),) for value in values}
+            out |= {f"{rule.id}={value}": (_numbered(rule.recipe, int(value), made),) for value in values}
         elif rule.family == "loader" and (owners or _names(wanted.asked, rule)):
-            out[rule.id] = (Edit(rule.recipe),)  # its place is the call of DataLoader, wherever the time goes
+            out[rule.id] = (Edit(rule.recipe, locations=made),)
         elif lines and (rule.callees or rule.code):  # else an owner does not tell where it stands
             out[rule.id] = (Edit(rule.recipe, locations=lines, interval=rule.interval or wanted.interval),)
     return out
 
 
-def _numbered(kind: EditKind, number: int) -> Edit:
-    """The Edit of a lever that takes a number."""
-    return Edit(kind, depth=number) if "depth" in definition(kind).parameters else Edit(kind, workers=number)
+def _numbered(kind: EditKind, number: int, made: tuple[Location, ...]) -> Edit:
+    """The Edit of a lever that takes a number: both are arguments of the loader, which is made at that line."""
+    ahead = "depth" in definition(kind).parameters
+    return Edit(kind, locations=made, depth=number) if ahead else Edit(kind, locations=made, workers=number)
 
 
 def _names(asked: Sequence[str], rule: LeverRule) -> bool:
@@ -215,10 +218,10 @@ def _fastest_first(by_lever: Mapping[str, Remedy]) -> list[str]:
 
 
 def _is_a_guess(remedy: Remedy) -> bool:
-    """Whether it neither changes a line of the owner's nor is replayed: worth a trial, and no answer to a loss."""
+    """Whether it is an argument of the loader that nothing predicts: worth a trial, and no answer to a loss."""
     edits = remedy.edits if not isinstance(remedy.edits, str) else ()
     predicted = isinstance(remedy.estimate, Estimate)
-    return bool(edits) and not predicted and not any(edit.locations for edit in edits)
+    return bool(edits) and not predicted and all(edit.kind in LOADER_ARGUMENTS for edit in edits)
 
 
 def beyond_levers(offer: UnsafeOffer | None, by_lever: Mapping[str, Remedy]) -> UnsafeOffer | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tracelens.findings import debug_settings
+from tracelens.findings import debug_settings, recorded_loaders
 from tracelens.levers.definition import ChosenLever, by_id
 from tracelens.levers.states import LeverFacts, levers_of_run
 from tracelens.messages import joined, say
@@ -102,6 +102,7 @@ def facts_of(diagnosis: Diagnosis, workers: Sequence[int] = ()) -> LeverFacts:
         texts=diagnosis.sources,
         settings=_environment(diagnosis),
         places={name: places} if name is not None and places else {},
+        loader_place=recorded_loaders.loader_place(diagnosis.run, diagnosis.timeline.trace.rank),
         values={"workers": tuple(str(number) for number in workers)} if workers else {},
     )
 

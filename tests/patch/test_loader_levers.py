@@ -102,3 +102,56 @@ def test_two_levers_that_pin_the_same_loader_write_the_argument_once(tmp_path: P
     assert not made.declined
     assert [hunk.edit for hunk in made.hunks if hunk.location.line == 5] == ["async-copy", "loader-pinning"]
     assert "DataLoader(tensors, batch_size=4, pin_memory=t.cuda.is_available())\n" in patched_text(made)
+
+
+LOOPS = {
+    "a method makes the step": """
+class Trainer:
+    def fit(self, loader):
+        for x, y in loader:
+            self.step(x, y)
+
+    def step(self, x, y):
+        optimizer.zero_grad()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+Trainer().fit(loader)
+""",
+    "an iterator is asked for the next batch": """
+batches = iter(loader)
+while True:
+    try:
+        x, y = next(batches)
+    except StopIteration:
+        break
+    optimizer.zero_grad()
+    (model(x) - y).pow(2).mean().backward()
+    optimizer.step()
+""",
+    "the loop is in another file": "import elsewhere\nelsewhere.train(loader)\n",
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
+@pytest.mark.parametrize("kind", ["loader-workers", "loader-ahead", "loader-pinning"])
+def test_where_the_recording_saw_the_loader_made_any_loop_will_do(kind: EditKind, loop: str, tmp_path: Path) -> None:
+    """Nothing was found, and nothing declined, unless a `for` loop of the same file goes backward itself."""
+    made = placed(kind, f"loader = DataLoader(\n    tensors, 4, num_workers=2)\n{loop}", tmp_path)
+    assert [(hunk.tier, hunk.location.line) for hunk in made.hunks] == [("checked", 6)]
+    assert not made.declined
+
+
+def placed(kind: EditKind, text: str, folder: Path) -> Patch:
+    """The patch of an Edit at the sixth line, which makes the loader."""
+    start = "import torch\nfrom torch.utils.data import DataLoader\nmodel = torch.nn.Linear(3, 2)\n"
+    start += f"optimizer = torch.optim.SGD(model.parameters(), 0.1)\n{DATA}"
+    (folder / "train.py").write_text(start + text)
+    edit = Edit(kind, locations=(Location("train.py", 6),), depth=4, workers=4)
+    return make(folder, folder / "train.py", (edit,), (), PatchOptions(checked=True))
+
+
+def test_a_step_function_that_changes_the_data_set_keeps_its_loader(tmp_path: Path) -> None:
+    loop = LOOPS["a method makes the step"].replace("loss.backward()", "loss.backward(); tensors.tensors[0].add_(1)")
+    made = placed("loader-workers", f"loader = DataLoader(tensors, 4)\n{loop}", tmp_path)
+    assert made.empty and "the loop uses its data set `tensors`" in made.declined[0].obstacle

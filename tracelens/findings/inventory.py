@@ -15,6 +15,7 @@ import numpy as np
 
 from tracelens.findings import kept_steps
 from tracelens.findings.analyzed_rank import calls_recorded
+from tracelens.findings.recorded_loaders import recorded_loader
 from tracelens.findings.script_facts import ScriptFacts, read_script_facts
 from tracelens.messages import say, say_count
 from tracelens.model import InventoryItem, Run, Timeline, TraceTable
@@ -98,18 +99,9 @@ def _loop_record(timeline: Timeline, run: Run | None, source: str | None) -> _Lo
         kept=kept,
         copies=ops[among(ops["kind"], "copy") & among(ops["direction"], "h2d") & kept.holds(ops["step"])],
         main_device=streams.main_device(ops),
-        loader=_recorded_loader(run, timeline.trace.rank),
+        loader=recorded_loader(run, timeline.trace.rank),
         source=read_script_facts(source) if source is not None else None,
     )
-
-
-def _recorded_loader(run: Run | None, rank: int | None) -> Mapping[str, Any]:
-    if run is None:
-        return {}
-    recordings = [entry for entry in run.recordings if entry.rank == rank] or list(run.recordings[:1])
-    loaders = recordings[0].meta.get("loaders") if recordings else None
-    known = [entry for entry in loaders if isinstance(entry, Mapping)] if isinstance(loaders, list) else []
-    return max(known, key=lambda entry: entry.get("batches") or 0, default={})
 
 
 # ------------------------------------------------------------------------------------------------- waits and copies

@@ -45,6 +45,8 @@ class LeverFacts:
     """Source files by the path that locations name, as far as they are at hand."""
     places: Mapping[str, tuple[Location, ...]] = field(default_factory=dict)
     """By lever id, lines that the recording names for it, whoever owns time there."""
+    loader_place: Location | None = None
+    """The line that makes the loop's DataLoader."""
     predictions: Mapping[str, Speedup] = field(default_factory=dict)
     """By lever id with its value."""
 

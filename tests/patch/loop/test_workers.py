@@ -38,10 +38,10 @@ def script(
     return parsed(folder, SCRIPT.format(start=start, arguments=arguments, item=item, body=body))
 
 
-def parts(source: SourceFile) -> tuple[cst.Call, cst.For]:
-    """The loader's call and the loop over it."""
+def parts(source: SourceFile) -> tuple[cst.Call, tuple[cst.BaseSuite]]:
+    """The loader's call and the body of the loop over it."""
     (loop,) = (node for node in walk(source.module) if isinstance(node, cst.For))
-    return call_of(source, "DataLoader"), loop
+    return call_of(source, "DataLoader"), (loop.body,)
 
 
 def started(source: SourceFile, default: str = "fork") -> str:

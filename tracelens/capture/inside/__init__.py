@@ -11,8 +11,8 @@ Which line makes a call that may wait?
     `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`
 Which line switches on what makes every time meaningless?
     `anomaly_log`
-What does a DataLoader spend its batches on?
-    `batch_split`, `worker_split`, `worker_throughput`
+Where is a DataLoader made, and what does it spend its batches on?
+    `loader_places`, `batch_split`, `worker_split`, `worker_throughput`
 What is kept and written?
     `recording_data`, `process_facts`, `saving`, `rank_files`
 How does a script begin a recording itself?

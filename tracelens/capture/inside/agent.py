@@ -19,7 +19,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tracelens.capture.inside import anomaly_log, exit_guard, process_facts, recording_limits, saving, worker_split
+from tracelens.capture.inside import (
+    anomaly_log,
+    exit_guard,
+    loader_places,
+    process_facts,
+    recording_limits,
+    saving,
+    worker_split,
+)
 from tracelens.capture.inside.forward_only_pass import ForwardOnlyPass
 from tracelens.capture.inside.loop_bounds import BlockEntry
 from tracelens.capture.inside.phases import PROFILER_ATTACHED, Phase
@@ -37,6 +45,7 @@ def arm(config: Mapping[str, Any]) -> None:
     """Observe this process; recording begins by itself when it makes training steps."""
     hooks.install()
     anomaly_log.install()
+    loader_places.install()
     worker_split.install(config)
     agent = RecordingAgent(config)
     watch_foreign(agent.foreign_profiler)

@@ -16,8 +16,9 @@ from typing import Any
 
 import torch
 
-from tracelens.capture.inside import anomaly_log, batch_split, worker_split
+from tracelens.capture.inside import anomaly_log, batch_split, loader_places, worker_split
 from tracelens.capture.inside.batch_split import BatchSplit
+from tracelens.capture.inside.user_frames import Place, stored_path
 from tracelens.capture.inside.worker_throughput import WorkerThroughput
 from tracelens.launch import ranks
 
@@ -117,6 +118,8 @@ class LoaderFacts:
 
     def __init__(self) -> None:
         self._seen: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._made: dict[tuple[Any, ...], Place | None] = {}
+        """Where each was made."""
         self._throughput = WorkerThroughput()
         self._worker_totals: dict[Any, dict[str, Any]] = {}
         self._workers: dict[int, tuple[Any, ...]] = {}
@@ -134,6 +137,7 @@ class LoaderFacts:
             self._begun.appendleft(weakref.ref(iterator))
             if key not in self._seen and len(self._seen) < MOST_LOADERS:
                 self._seen[key] = {**_loader(iterator), **_batch(batch)}
+                self._made[key] = loader_places.of_iterator(iterator)
         if key in self._seen:
             if not iterator._num_workers:
                 self._plain[key] = weakref.ref(iterator), None
@@ -162,8 +166,9 @@ class LoaderFacts:
         """The iterators that still exist, the most recently started one first."""
         return [iterator for reference in self._begun if (iterator := reference()) is not None]
 
-    def listed(self, run: str | None = None) -> list[dict[str, Any]]:
-        """One entry per DataLoader for rank.json; `run` is the folder in which its workers leave what they measured."""
+    def listed(self, run: str | None = None, cwd: str = "") -> list[dict[str, Any]]:
+        """One entry per DataLoader for rank.json; `run` is the folder in which its workers leave what they measured.
+        Paths are relative to `cwd`."""
         splits: dict[Any, list[dict[str, Any]]] = defaultdict(list)
         for pid, split in (worker_split.collected(run) if run is not None else {}).items():
             if pid in self._workers:
@@ -174,11 +179,19 @@ class LoaderFacts:
         return [
             {
                 **facts,
+                "made_at": _stored(self._made.get(key), cwd),
                 "supply": self._worker_totals.get(key),
                 "split": batch_split.merged(splits[key], workers.get(key, 0)),
             }
             for key, facts in self._seen.items()
         ]
+
+
+def _stored(place: Place | None, cwd: str) -> dict[str, Any] | None:
+    if place is None:
+        return None
+    path, line, function = place
+    return {"path": stored_path(path, cwd), "line": line, "function": function}
 
 
 def length(value: Any) -> int | None:

@@ -125,7 +125,7 @@ def _entry(data: RecordingData, run: str, cwd: str, judged: Mapping[str, Any]) -
         "step_source": data.source,
         "step_rule": _rule(),
         "memory": None if data.stranded else process_facts.memory(),
-        "loaders": data.loaders.listed(run),
+        "loaders": data.loaders.listed(run, cwd),
         "window": data.window,
         "plan": data.plan.as_dict(),
         "notes": data.notes,

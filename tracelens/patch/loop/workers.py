@@ -6,6 +6,8 @@ way. Read from the source: a data set that is made elsewhere is followed through
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import libcst as cst
 
 from tracelens.messages import say
@@ -13,8 +15,10 @@ from tracelens.patch.code.names import FileNames, dotted, key, own_names, reboun
 from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loaders import keyword
-from tracelens.patch.loop.loops import BUILTINS, Blocked, Loop, own_nodes
+from tracelens.patch.loop.loops import BUILTINS, Blocked, own_nodes
 
+Bodies = Sequence[cst.BaseSuite]
+"""What runs per batch: the bodies of a loop and of its step functions."""
 _OPEN_HANDLES = ("h5py.File(", "lmdb.open(", "sqlite3.connect(", "zipfile.ZipFile(")
 _STREAMS = ("IterableDataset", "IterDataPipe", "webdataset", "streaming=True")
 _KEEPS = words("append extend insert pop popleft remove add")
@@ -26,13 +30,13 @@ _POSITIONAL_PLAIN = 3
 _POSITIONS = {"dataset": 0, "collate_fn": 6, "worker_init_fn": 10, "multiprocessing_context": 11}
 
 
-def startable(source: SourceFile, call: cst.Call, loop: Loop, default: str) -> str:
+def startable(source: SourceFile, call: cst.Call, bodies: Bodies, default: str) -> str:
     """How workers of this loader can be started, in words; raises `Blocked` where they could not, or would repeat.
 
-    `default`: how they are started where the script does not choose.
+    `bodies`: what runs per batch. `default`: how they are started where the script does not choose.
     """
     _check_dataset(source, call)
-    _check_items(source, call, loop)
+    _check_items(source, call, bodies)
     context = keyword(call, "multiprocessing_context", _POSITIONS["multiprocessing_context"])
     chosen = _chosen_method(source)
     pickles = _cannot_be_pickled(source, call)
@@ -78,11 +82,11 @@ def holds_tensors(source: SourceFile, names: FileNames, call: cst.Call) -> bool:
     return bool(values) and all(any(value is one for one in sets) for value in values)
 
 
-def check_same_in_workers(call: cst.Call, loop: Loop) -> None:
+def check_same_in_workers(call: cst.Call, bodies: Bodies) -> None:
     """Raise `Blocked` where the loop changes its data set: workers would not see that."""
     given = keyword(call, "dataset", _POSITIONS["dataset"])
     name = root_key(given) if given is not None else None
-    for node in walk(loop.body):
+    for node in (part for body in bodies for part in walk(body)):
         if isinstance(node, cst.Attribute) and node.attr.value == "dataset":
             raise Blocked(node, say("the loop uses the data set of its loader"), say("change it between two epochs"))
         touches = isinstance(node, (cst.Name, cst.Attribute)) and name is not None
@@ -92,10 +96,10 @@ def check_same_in_workers(call: cst.Call, loop: Loop) -> None:
             )
 
 
-def _check_items(source: SourceFile, call: cst.Call, loop: Loop) -> None:
+def _check_items(source: SourceFile, call: cst.Call, bodies: Bodies) -> None:
     """Raise `Blocked` where making an item leaves something behind, or looks at what the training changes."""
     imported = set(source.names.imports) | set(source.names.functions) | set(source.names.classes) | BUILTINS
-    changed = {name for node in own_nodes(loop.body) for name in _changed(node)} - imported
+    changed = {name for body in bodies for node in own_nodes(body) for name in _changed(node)} - imported
     for made in _classes(source, call):
         for part in walk(made):
             if not (isinstance(part, cst.FunctionDef) and part.name.value in ("__getitem__", "__getitems__")):

@@ -46,7 +46,7 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
     if wanted <= now:
         return None
     value = _where_there_are_workers(request.source, call, wanted)
-    workers.check_same_in_workers(call, loading.loop)
+    workers.check_same_in_workers(call, loading.bodies)
     splice = (
         with_argument(request.source, call, f"{AHEAD}={value}")
         if given is None
@@ -57,7 +57,7 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
         wanted=wanted,
         now=now,
     )
-    return _proposed(request, call, splice, (earlier, UNPROVED_AHEAD))
+    return _proposed(request, loading, splice, (earlier, UNPROVED_AHEAD))
 
 
 def _where_there_are_workers(source: SourceFile, call: cst.Call, wanted: int) -> str:
@@ -92,11 +92,11 @@ def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
             say("{pinned} comes from `{code}`", pinned=PINNED, code=source.code(given)),
             say("set it to True where there is a GPU"),
         )
-    return _proposed(request, call, splice, (PINNING, UNPROVED_PINNING))
+    return _proposed(request, loading, splice, (PINNING, UNPROVED_PINNING))
 
 
-def _proposed(request: RecipeRequest, call: cst.Call, splice: Splice, words: tuple[str, str]) -> Proposal:
-    reason, unproved = words
+def _proposed(request: RecipeRequest, loading: Loading, splice: Splice, words: tuple[str, str]) -> Proposal:
+    call, (reason, unproved) = loading.call, words
     proposal = Proposal(
         edit=request.edit.kind,
         tier="safe",
@@ -105,5 +105,5 @@ def _proposed(request: RecipeRequest, call: cst.Call, splice: Splice, words: tup
         evidence=EVIDENCE,
         splices=(splice,),
     )
-    proved = workers.holds_tensors(request.source, request.names, call)
+    proved = loading.loop is not None and workers.holds_tensors(request.source, request.names, call)
     return proposal if proved else proposal.as_checked(unproved)

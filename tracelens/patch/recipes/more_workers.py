@@ -17,8 +17,9 @@ from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.loop import options, workers
-from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, keyword, loader_of
+from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, is_data_loader, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
+from tracelens.patch.loop.per_batch import step_bodies
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 
@@ -32,10 +33,13 @@ NO_DRAWS = say("the data set holds tensors and draws nothing, so batches stay th
 
 @dataclass(frozen=True)
 class Loading:
-    """A training loop and the call that makes its loader."""
+    """The call that makes the loader of a training loop."""
 
-    loop: cst.For
     call: cst.Call
+    bodies: tuple[cst.BaseSuite, ...]
+    """What runs per batch, as far as this file holds it."""
+    loop: cst.For | None = None
+    """The loop, where the call was found from it: all that trains is in its body. Else the recording named the call."""
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -63,14 +67,38 @@ def _place(call: cst.Call, blocked: Blocked) -> cst.CSTNode:
 
 
 def _loadings(request: RecipeRequest, declined: list[Declined]) -> Iterator[Loading]:
-    """The training loops that the targets mean, by a line or all of the file, with their loaders."""
+    """The loaders that the targets mean: those made at a line of theirs, else those of the training loops, by a line or
+    all of the file."""
+    made = _made_there(request)
+    if made:
+        bodies = step_bodies(request.source)
+        yield from (Loading(call, bodies) for call in made if _may_change(request, call, declined))
+        return
     for loop in _loops(request):
         try:
             calls = _loader_calls(request, loop)
         except Blocked as blocked:
             declined.append(request.decline(loop, blocked))
         else:
-            yield from (Loading(loop, call) for call in calls)
+            yield from (Loading(call, (loop.body,), loop) for call in calls)
+
+
+def _made_there(request: RecipeRequest) -> list[cst.Call]:
+    """The calls that make a DataLoader at the line of a target: where the recording saw it made."""
+    source, lines = request.source, [target.line for target in request.targets if target.line is not None]
+    if not lines:
+        return []
+    calls = (node for node in walk(source.module) if isinstance(node, cst.Call) and is_data_loader(node, request.names))
+    return [call for call in calls if any(source.line(call) <= line <= source.last_line(call) for line in lines)]
+
+
+def _may_change(request: RecipeRequest, call: cst.Call, declined: list[Declined]) -> bool:
+    try:
+        _check_call(request, call)
+    except Blocked as blocked:
+        declined.append(request.decline(call, blocked))
+        return False
+    return True
 
 
 def _loader_calls(request: RecipeRequest, loop: cst.For) -> tuple[cst.Call, ...]:
@@ -82,11 +110,15 @@ def _loader_calls(request: RecipeRequest, loop: cst.For) -> tuple[cst.Call, ...]
     if not calls:
         raise Blocked(None, say("the loader is made elsewhere"), say("change the arguments of its DataLoader"))
     for call in calls:
-        if has_hidden_arguments(call):
-            raise Blocked(call, say("the loader's arguments are hidden in `*` or `**`"), say("change them there"))
-        if source.kept_by_comment(call):
-            raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+        _check_call(request, call)
     return calls
+
+
+def _check_call(request: RecipeRequest, call: cst.Call) -> None:
+    if has_hidden_arguments(call):
+        raise Blocked(call, say("the loader's arguments are hidden in `*` or `**`"), say("change them there"))
+    if request.source.kept_by_comment(call):
+        raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
 
 
 def _loops(request: RecipeRequest) -> Iterator[cst.For]:
@@ -115,8 +147,8 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     now = given.evaluated_value if given is not None else 0
     if wanted <= now:
         return None
-    start = workers.startable(source, call, loading.loop, request.start_method)
-    workers.check_same_in_workers(call, loading.loop)
+    start = workers.startable(source, call, loading.bodies, request.start_method)
+    workers.check_same_in_workers(call, loading.bodies)
     more = say_count(
         "{count} worker instead of {now}", "{count} workers instead of {now}", wanted, now=now or say("none")
     )
@@ -131,7 +163,8 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     written = request.place(given if given is not None and is_default else call)  # where a person looks for the change
     if request.edit.kind == "loader-workers":
         # an option may be read at other places, too
-        draws_nothing = not is_default and workers.holds_tensors(source, request.names, call)
+        whole = loading.loop is not None and not is_default
+        draws_nothing = whole and workers.holds_tensors(source, request.names, call)
         reason = _reason(more, NO_DRAWS if draws_nothing else DRAWS, start)
         return _as_lever(written, reason, splice, draws_nothing)
     reason = _reason(more, DRAWS, start)

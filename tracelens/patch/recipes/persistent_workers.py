@@ -36,9 +36,9 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     if keyword(call, PERSISTENT, _KEYWORD_ONLY) is not None:
         return None
     value = _value(request, call)
-    if not _runs_again(source, loading.loop):
+    if loading.loop is not None and not _runs_again(source, loading.loop):
         raise Blocked(loading.loop, say("the loop runs once: there is no second epoch"), say("nothing to do"))
-    workers.check_same_in_workers(call, loading.loop)
+    workers.check_same_in_workers(call, loading.bodies)
     _check_dataset_stays(source, call)
     if not request.unsafe:
         by_hand = say("apply with --unsafe, then compare with `verify`")
