@@ -43,7 +43,15 @@ STEP_NS = {"gan": 10_000_000, "loader": 60_000_000, "host_line": 150_000_000}
 
 
 class BesideHand(lever_session.LeverSession):
-    """The hand-made loop is measured like a lever, and is no part of a combination."""
+    """The hand-made loop is timed like a lever, and is no part of a combination."""
+
+    def _first_round(self, lever: LeverUnderTrial) -> None:
+        """Its numbers are another program's: a process that compiles for them would take the time of its pairs."""
+        if lever.trial is not BY_HAND:
+            super()._first_round(lever)
+            return
+        lever.standing = "measured"
+        self._time(lever)
 
     def combine_at_once(self) -> None:
         """Before other levers get more rounds, the hand-made loop has as many pairs as the combination."""
@@ -73,17 +81,7 @@ class BesideHand(lever_session.LeverSession):
 
 
 class TogetherBesideHand(BesideHand):
-    """One combination and the hand-made loop, which is timed only: compiling takes most of such a session."""
-
-    def first_rounds(self) -> None:
-        self._time_base()
-        for lever in self.levers:
-            if lever.trial is BY_HAND:
-                lever.standing = "measured"
-                self._time(lever)
-            else:
-                self._first_round(lever)
-            self._tell_results()
+    """One combination and the hand-made loop."""
 
     def combine_at_once(self) -> None:
         """There is one combination."""
