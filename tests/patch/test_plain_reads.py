@@ -188,7 +188,8 @@ TAKEN = {
         "`loss` is taken for a tensor",
     ),
     "what a function of the file computes": (
-        "def share(x):\n    return len(x) / 8\ntotal = 0.0\nfor x, y in loader:\n    STEP\n    part = share(x)\n"
+        "import json\ndef share(x):\n    return json.loads(str(len(x)))\ntotal = 0.0\nfor x, y in loader:\n    STEP\n"
+        "    part = share(x)\n"
         "    total += loss.item() * part  # fires\nprint(total)\n",
         "`part` is taken for a number or a text",
     ),

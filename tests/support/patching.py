@@ -147,7 +147,9 @@ def _importable(folder: Path) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         sys.path.remove(str(folder))
-        sys.modules.pop("tracelens_runtime", None)
+        for name, module in [*sys.modules.items()]:
+            if Path(getattr(module, "__file__", None) or "/").parent == folder:
+                del sys.modules[name]
 
 
 SUM = """

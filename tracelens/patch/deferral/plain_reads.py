@@ -24,7 +24,6 @@ from tracelens.patch.deferral import loop_lines, value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import LINE_LENGTH, DeferredFunction, first_comment, name_of, rendered
-from tracelens.patch.deferral.one_type import has_one_type
 from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
@@ -107,7 +106,7 @@ class _List:
         return len(self.run.captures) > 1 and not any(one.read and self._stacks(one) for one in self.run.captures)
 
     def _stacks(self, capture: Capture) -> bool:
-        return value_types.has_no_dimensions(capture.value, self.facts) and has_one_type(capture.value, self.facts)
+        return value_types.stacks(capture.value, self.facts)
 
     def _numbers(self, capture: Capture, name: str) -> str:
         """One read of all values where each is known to have one shape and one type; else each as the script read it,
@@ -311,7 +310,10 @@ def _kept(facts: LoopFacts, capture: Capture) -> str:
         return text
     if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
         text = f"({text})"
-    own = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCES
+    reduces = (
+        isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCES
+    )
+    own = reduces and value_types.has_own_memory(value, facts)
     return f"{text}.detach()" if own else f"{text}.detach().clone()"
 
 

@@ -16,6 +16,8 @@ from functools import cached_property, reduce
 from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
+from tracelens.patch.effects.kinds import Kinds
 from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Unit
 from tracelens.patch.effects.objects import (
     CLOCK,
@@ -37,7 +39,7 @@ from tracelens.patch.effects.objects import (
     Thing,
     Unknown,
 )
-from tracelens.patch.effects.places import Loop, Span, span_of
+from tracelens.patch.effects.places import Loop, Span, nodes_in, span_of
 
 OUTPUT_KEY, FILES_KEY, EVERYTHING_KEY = "<output>", "<files>", "<everything>"
 _OF_KINDS: Mapping[str, str] = {OUTPUT: OUTPUT_KEY, DISK_READ: FILES_KEY, DISK_WRITE: FILES_KEY, NAMES: EVERYTHING_KEY}
@@ -78,6 +80,7 @@ class Reached:
         self.memory = analysis.memory
         self.units = tuple(units)
         self.loop = loop
+        self.analysis = analysis
         self._known: dict[Span, Behind] = {}
         self._told_keys: dict[Effect, frozenset[str]] = {}
 
@@ -119,6 +122,17 @@ class Reached:
         """The names, and those that may stand for the same object."""
         wanted = frozenset(one for key in keys for one in self._objects.get(key, ()))
         return frozenset(keys).union(name for one in wanted for name in self._names.get(one, ()))
+
+    def kind(self, span: Span) -> Kind:
+        """What an expression of the loop certainly is, however its function is called."""
+        node = next((one for one in nodes_in(self.loop, span) if isinstance(one, ast.expr)), None)
+        if node is None or span_of(node) != span:
+            return UNKNOWN
+        return meet(self._kinds.asked(unit, node) for unit in self.units)
+
+    @cached_property
+    def _kinds(self) -> Kinds:
+        return Kinds(self.analysis)
 
     def unknown(self, key: str) -> str:
         """Why nobody can tell what the name stands for, in words; empty where somebody can."""

@@ -125,6 +125,7 @@ class Results:
             self.memory.write(thing, HELD, filter(acts, given.objects))
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
+            self.memory.write(thing, "__class__", {self.memory.make(Name, called.full, None)})
         if called.full in _LOADERS and _collates_as_torch(here.node):
             self.memory.write(thing, COLLATED, {PLAIN})
         if kind == "module" and in_place:

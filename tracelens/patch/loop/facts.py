@@ -29,6 +29,7 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES, words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.kind import UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
 from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.identity_tests import asked_only
@@ -181,6 +182,10 @@ class LoopFacts:
     def behind(self, node: cst.CSTNode) -> Behind:
         """What the code that a piece of the loop calls looks at and changes, as far as it is known."""
         return self._reached.behind(self.source.place(node)) if self._reached is not None else NOTHING
+
+    def kind(self, node: cst.CSTNode) -> Kind:
+        """What a value in the loop certainly is: a tensor, a number."""
+        return self._reached.kind(self.source.place(node)) if self._reached is not None else UNKNOWN
 
     def alone(self, node: cst.CSTNode) -> Behind:
         """The same for a call or an attribute apart from its parts, which may be evaluated before."""

@@ -1,0 +1,99 @@
+"""What functions and losses of torch, and a few of Python's, certainly give.
+
+In: the full name of a function with its call, or a loss. Out: a `Kind`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from tracelens.patch.effects.holders import HELD
+from tracelens.patch.effects.kind import (
+    DEVICE,
+    FRACTION,
+    FULL,
+    LOSS,
+    NUMBER,
+    OF_TENSORS,
+    PYTHON,
+    TENSOR,
+    UNKNOWN,
+    WHOLE,
+    Kind,
+    of_method,
+)
+from tracelens.patch.effects.memory import Memory
+from tracelens.patch.effects.objects import Name, Thing
+from tracelens.patch.effects.results import FRESH
+
+CLASS = "__class__"
+_NO_TENSORS = (
+    *("torch.cuda.", "torch.utils.", "torch.optim.", "torch.device", "torch.no_grad", "torch.get_", "torch.is_"),
+    *("torch.load", "torch.distributed.", "torch.backends.", "torch.equal", "torch.allclose", "torch.numel"),
+    *("torch.finfo", "torch.iinfo", "torch.Size", "torch.Generator", "torch.manual_seed", "torch.autograd."),
+    *("torch.amp.", "torch.jit.", "torch.compile", "torch.nn."),
+)
+_FUNCTIONAL = "torch.nn.functional."
+_ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
+_BY_VALUE = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"})
+_FILLED = frozenset({"torch.zeros", "torch.ones", "torch.rand", "torch.randn", "torch.empty"})
+_NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE, "math": FRACTION}
+_OF_FUNCTIONS, _OF_CLASSES = 2, 1
+"""Arguments by their place among which there is no `reduction`: `F.mse_loss(out, y)`, `nn.CrossEntropyLoss(weight)`."""
+
+
+def by_loss(called: Thing, memory: Memory) -> Kind:
+    """What a call of a loss gives: a mean, unless it was told otherwise where it was made, or is afterwards."""
+    names = [one.full for one in memory.content(called, CLASS) if isinstance(one, Name)]
+    as_made = set(memory.fields.get(called, ())) <= {CLASS, FRESH, HELD}
+    if not isinstance(called.site, ast.Call) or not as_made or len(names) != 1 or not _is_loss(names[0]):
+        return UNKNOWN
+    return LOSS if _reduces(called.site, _OF_CLASSES) else FULL
+
+
+def by_function(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
+    """What a function of a library gives."""
+    if full.startswith(_FUNCTIONAL):
+        if not _is_loss(full):
+            return FULL
+        return LOSS if _reduces(call, _OF_FUNCTIONS) else FULL
+    if full.startswith("torch."):
+        return _by_torch(full, call, given)
+    if full.startswith(_ARRAYS):
+        return Kind("array")
+    return PYTHON._replace(type=_NUMBERS[full]) if full in _NUMBERS else UNKNOWN
+
+
+def _by_torch(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
+    if full == "torch.device":
+        return Kind(DEVICE)
+    if full.startswith(_NO_TENSORS):
+        return FULL if full.startswith("torch.nn.utils.clip_grad_norm") else UNKNOWN
+    named = [one.arg or "**" for one in call.keywords]
+    plain = not {"dtype", "out", "**"} & set(named)
+    if full in _BY_VALUE and plain and len(given) == 1 and given[0].what == NUMBER:
+        return Kind(TENSOR, True, given[0].type, True)
+    if full in _FILLED and plain:
+        empty = len(call.args) == 1 and isinstance(call.args[0], (ast.Tuple, ast.List)) and not call.args[0].elts
+        return Kind(TENSOR, empty, FRACTION, True)
+    method = full.removeprefix("torch.")
+    if method in OF_TENSORS and given and not any(isinstance(one, ast.Starred) for one in call.args):
+        owner = given[0] if given[0].what == TENSOR else FULL
+        found = of_method(owner, method, given[1:], named)
+        return found if "out" not in named else found._replace(own=False)
+    return FULL
+
+
+def _is_loss(full: str) -> bool:
+    """A loss of torch, function or module, which is a mean unless it is told otherwise."""
+    name = full.rpartition(".")[2]
+    if full.startswith(_FUNCTIONAL):
+        return name.endswith(("_loss", "cross_entropy", "cross_entropy_with_logits")) or name == "kl_div"
+    return full.startswith("torch.nn.") and name.endswith("Loss")
+
+
+def _reduces(call: ast.Call, positional: int) -> bool:
+    """Whether a loss is told nothing of a value per sample: by a word, by its place, or by `*` and `**`."""
+    words = all(one.arg is not None and "reduc" not in one.arg for one in call.keywords)
+    return words and len(call.args) <= positional and not any(isinstance(one, ast.Starred) for one in call.args)
