@@ -55,6 +55,14 @@ DEFINED: dict[str, tuple[str, str]] = {
         BAG,
         "STEP\nbag.add(loss.to(bag.device))\nlog.append(bag.sum().item())  # fires",
     ),
+    "a mean of its own class that it changes in place": (
+        BAG.replace("self.total += value.detach()", "self.total.mul_(0.9).add_(value.detach())"),
+        "STEP\nbag.add(loss)\nlog.append(bag.sum().item())  # fires",
+    ),
+    "a hook that gives the loss another shape": (
+        "own = nn.CrossEntropyLoss()\nown.register_forward_hook(lambda module, given, out: out.reshape(1))",
+        "STEP\nmiss = own(model(x), y)\nmiss.backward()\nlog.append(miss.item())  # fires",
+    ),
     "types by a table": (
         "tables = {0: torch.ones(4).long(), 1: torch.rand(4)}",
         "STEP\npart = tables[step % 2].to(device)\nlog.append(part.detach().sum().item())  # fires",

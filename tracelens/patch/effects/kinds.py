@@ -207,6 +207,7 @@ class Kinds:
         self._assumed[variable] = None
         while every:
             new = _common([self._bound(one, variable) for one in every])
+            new = new._replace(own=False) if new is not None else None  # others may have it, and change it later
             if new == found or new is None:
                 break
             found = self._assumed[variable] = new if found is None else meet([found, new])
@@ -222,8 +223,7 @@ class Kinds:
         if one.added is None or found is None:
             return found
         before = self._assumed[variable]
-        together = self._together(one.unit, (one.value, before), type(one.added), (one.value, found))
-        return together._replace(own=False) if together is not None else None
+        return self._together(one.unit, (one.value, before), type(one.added), (one.value, found))
 
     def _counts(self, one: Binding) -> bool:
         """Whether a pass counts: `for i in range(…)`, `for i, … in tqdm(enumerate(loader))`."""
@@ -271,7 +271,9 @@ class Kinds:
         return next((one.full for one in called if isinstance(one, Name) and len(called) == 1), "")
 
     def _of_library(self, unit: Place, node: ast.Call, called: Object) -> Kind:
-        if called is LAYER and not self.memory.has(HOOKS, HELD):
+        if isinstance(called, Thing) and self.memory.has(HOOKS, HELD):
+            return UNKNOWN
+        if called is LAYER:
             return FULL
         if isinstance(called, Thing):
             return made_by_torch.by_loss(called, self.memory)
