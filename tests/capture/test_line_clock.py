@@ -163,3 +163,44 @@ def test_a_clock_that_fails_is_given_up_and_the_recording_goes_on(monkeypatch: p
     tools.clock_lines(7)
     assert tools.lines.reason == "the clock failed: RuntimeError('no room')"
     assert tools.lines.document(str) is None
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_code_that_was_clocked_is_as_fast_as_before(version: str) -> None:
+    """3.12 takes joined instructions apart in code that it monitors, the libraries' too, and never joins them again."""
+    python = interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    script = SCRIPT.with_name("clocked_code.py")
+    said = subprocess.run([python, str(script)], capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == {"reason": None, "differ": {}, "traced": True}
+
+
+def test_where_another_tool_watches_no_instruction_is_put_back(folder: Path) -> None:
+    python = interpreter("3.12")
+    if python is None:
+        pytest.skip("there is no Python 3.12 here")
+    text = f"""
+import dis, sys
+sys.path.insert(0, {str(SCRIPT.parents[3])!r})
+from tracelens.capture.inside import superinstructions
+
+def work(a, b):
+    return a + b
+
+def joined():
+    return [one.opname for one in dis.get_instructions(work, adaptive=True) if "__" in one.opname]
+
+print(joined())
+sys.settrace(lambda *_: None)
+work(1, 2)
+superinstructions.restore([work.__code__])
+print(joined())
+sys.settrace(None)
+work(1, 2)
+print(joined())
+superinstructions.restore([work.__code__])
+print(joined())
+"""
+    said = subprocess.run([python, "-c", text], capture_output=True, text=True, check=True).stdout
+    assert said == "['LOAD_FAST__LOAD_FAST']\n[]\n[]\n['LOAD_FAST__LOAD_FAST']\n"

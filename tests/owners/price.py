@@ -1,21 +1,24 @@
 """What the line clock costs: inside its steps, and after them. Needs torch; uses the GPU where there is one.
 
-    python tests/owners/price.py [-o OUT.json] [--rounds 400]
+    python tests/owners/price.py [-o OUT.json] [--pairs 60] [--at-once 1] [--seconds 200]
 
-Each round has plain steps, two more steps, and plain steps again, of one loop in one process. In half of the rounds,
-drawn at random, the line clock runs in the two steps in the middle; the others show what a round changes by itself.
-The price after the clock is the ratio of "after" to "before" (the fastest step of each: others of the machine only
-make steps slower) with the clock, divided by that without, with a 95 % interval by resampling rounds.
+Each process trains one loop: steps before, two steps that are clocked or not, steps behind. What a clock leaves behind
+in an interpreter stays there, so that a process is clocked once at most. The price is "behind" to "before" of the
+processes with a clock, divided by that of those without, with a 95 % interval by resampling processes; of each part it
+is the mean of the fastest quarter of its steps, because others of the machine only make steps slower. Processes are
+forked from one that has imported torch and never used the GPU; `--at-once` of them run side by side.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +29,8 @@ from torch import nn
 
 from tracelens.capture.inside.line_clock import LineClock
 
-STEPS_PER_PART = 10
-RESAMPLED = 2000
+WARM, PART, BETWEEN = 100, 400, 20
+RESAMPLED = 4000
 LOOPS = ("small", "python")
 
 
@@ -63,28 +66,22 @@ class Loop:
         return time.perf_counter_ns() - start
 
 
-def measure(name: str, rounds: int) -> dict[str, Any]:
-    """Medians in µs, and what the clock costs inside and after."""
-    loop, rng = Loop(name), random.Random(0)
-    for _ in range(50):
+def one_process(name: str, clocked: bool) -> dict[str, float]:
+    """µs per step of one process: before, in the two steps, behind."""
+    torch.set_num_threads(1)
+    loop = Loop(name)
+    for _ in range(WARM):
         loop.step()
-    kinds = [True, False] * (rounds // 2)
-    rng.shuffle(kinds)
-    parts: dict[str, list[int]] = {"before": [], "first": [], "second": []}
-    after: dict[bool, list[float]] = {True: [], False: []}
-    for clocked in kinds:
-        before = [loop.timed() for _ in range(STEPS_PER_PART)]
-        middle = _two_steps(loop, clocked)
-        loop.step()  # the step right behind is not compared: it warms what the clock left cold
-        behind = [loop.timed() for _ in range(STEPS_PER_PART)]
-        after[clocked].append(min(behind) / min(before))
-        if clocked:
-            parts["before"] += before
-            for part, took in zip(("first", "second"), middle, strict=True):
-                parts[part].append(took)
-    median = {f"{part}_us": statistics.median(values) / 1000 for part, values in parts.items()}
-    inside = {f"{part}_ratio": median[f"{part}_us"] / median["before_us"] for part in ("first", "second")}
-    return {**median, **inside, "rounds": rounds, "after_ratio": _against(after[True], after[False], rng)}
+    before = [loop.timed() for _ in range(PART)]
+    first, second = _two_steps(loop, clocked)
+    for _ in range(BETWEEN):
+        loop.step()
+    behind = [loop.timed() for _ in range(PART)]
+    return {"before": _quick(before), "first": first / 1e3, "second": second / 1e3, "behind": _quick(behind)}
+
+
+def _quick(steps: Sequence[int]) -> float:
+    return statistics.fmean(sorted(steps)[: len(steps) // 4]) / 1e3
 
 
 def _two_steps(loop: Loop, clocked: bool) -> list[int]:
@@ -100,8 +97,59 @@ def _two_steps(loop: Loop, clocked: bool) -> list[int]:
     return took
 
 
-def _against(with_clock: list[float], without: list[float], rng: random.Random) -> dict[str, float]:
-    """Ratio of the medians, with the 95 % interval of resampled rounds."""
+def measure(name: str, pairs: int, at_once: int, until: float) -> dict[str, Any]:
+    """Medians in µs, and what the clock costs inside and after."""
+    rng, found = random.Random(0), {True: [], False: []}  # type: ignore[var-annotated]
+    for _ in range(-(-pairs // at_once)):
+        if time.monotonic() > until:
+            break
+        kinds = [True, False] * at_once
+        rng.shuffle(kinds)
+        for kind in (kinds[:at_once], kinds[at_once:]):
+            for clocked, row in zip(kind, _forked([_job(name, one) for one in kind]), strict=True):
+                found[clocked].append(row)
+    with_clock, without = found[True], found[False]
+    inside = {
+        f"{part}_ratio": statistics.median(row[part] / row["before"] for row in with_clock)
+        / statistics.median(row[part] / row["before"] for row in without)
+        for part in ("first", "second")
+    }
+    after = [[row["behind"] / row["before"] for row in rows] for rows in (with_clock, without)]
+    before = statistics.median(row["before"] for row in (*with_clock, *without))
+    return {
+        "before_us": before,
+        **inside,
+        "processes": len(with_clock),
+        "after_ratio": against(after[0], after[1], rng),
+        "after": after,
+    }
+
+
+def _job(name: str, clocked: bool) -> Callable[[], dict[str, float]]:
+    return lambda: one_process(name, clocked)
+
+
+def _forked(jobs: Sequence[Callable[[], dict[str, float]]]) -> list[dict[str, float]]:
+    """What these give in processes of their own, side by side."""
+    readers = []
+    for job in jobs:
+        readable, writable = os.pipe()
+        if os.fork() == 0:
+            os.close(readable)
+            os.write(writable, json.dumps(job()).encode())
+            os._exit(0)
+        os.close(writable)
+        readers.append(readable)
+    rows = []
+    for readable in readers:
+        with open(readable, encoding="utf-8") as said:
+            rows.append(json.loads(said.read()))
+        os.wait()
+    return rows
+
+
+def against(with_clock: list[float], without: list[float], rng: random.Random) -> dict[str, float]:
+    """Ratio of the medians, with the 95 % interval of resampled processes."""
 
     def ratio(left: list[float], right: list[float]) -> float:
         return statistics.median(left) / statistics.median(right)
@@ -117,14 +165,15 @@ def _against(with_clock: list[float], without: list[float], rng: random.Random) 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path)
-    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--pairs", type=int, default=60, help="processes with a clock, and as many without, per loop")
+    parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=600.0, help="per loop at most")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    found = {name: measure(name, options.rounds) for name in LOOPS}
+    found = {name: measure(name, options.pairs, options.at_once, time.monotonic() + options.seconds) for name in LOOPS}
     document = {"python": sys.version.split()[0], "torch": torch.__version__, "loops": found}
-    print(json.dumps(document, indent=1))
+    print(json.dumps({**document, "loops": {name: {**row, "after": "…"} for name, row in found.items()}}, indent=1))
     if options.out:
-        options.out.write_text(json.dumps(document, indent=1) + "\n")
+        options.out.write_text(json.dumps(document) + "\n")
     return 0
 
 

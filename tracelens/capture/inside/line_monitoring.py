@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
+from tracelens.capture.inside import superinstructions
 from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LEAVE, LINE, LineEventLog
 from tracelens.capture.inside.user_frames import is_users
 
@@ -31,6 +32,8 @@ class MonitoredLines:
         self._thread = threading.get_ident()
         self._tool: int | None = None
         self._local: list[CodeType] = []
+        self._others: dict[int, CodeType] = {}
+        """Code of libraries that was met, by id."""
 
     def start(self) -> str | None:
         """Arm the clock; or say why it cannot be."""
@@ -66,11 +69,15 @@ class MonitoredLines:
         if monitoring.get_tool(tool) != NAME:
             return "another tool took the line clock's place"
         monitoring.set_events(tool, 0)
-        for code in self._local:
-            monitoring.set_local_events(tool, code, 0)
         for event in self._callbacks():
             monitoring.register_callback(tool, event, None)
+        others, self._others = tuple(self._others.values()), {}
+        for code in others:  # brought up to date now; it would be at its next call, and lose what is put back below
+            monitoring.set_local_events(tool, code, monitoring.events.PY_RETURN)
+        for code in (*self._local, *others):
+            monitoring.set_local_events(tool, code, 0)
         monitoring.free_tool_id(tool)
+        superinstructions.restore((*self._local, *others))
         return None
 
     def _watch(self, code: CodeType) -> None:
@@ -122,10 +129,13 @@ class MonitoredLines:
         log, thread = self._log, self._thread
         index, counts, add_time, add_key = log.index, log.counts, log.times.append, log.keys.append
         clock, ident, meet = time.perf_counter_ns, threading.get_ident, self._meet
+        others = self._others if superinstructions.NEEDED else None
 
         def boundary(code: CodeType, _offset: int, _value: object = None) -> Any:
             known = index.get(id(code))
             if known is None and not is_users(code):
+                if others is not None:
+                    others[id(code)] = code
                 return disable  # for all threads: a library's code is nobody's line
             if ident() != thread:
                 return None
