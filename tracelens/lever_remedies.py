@@ -107,9 +107,9 @@ def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> d
         elif places := facts.places.get(rule.id):
             out[rule.id] = (Edit(rule.recipe, locations=places),)
         elif rule.value.takes == "integer":
-            values = _values(rule, facts, wanted.asked) if owners or _names(wanted.asked, rule) else ()
+            values = _values(rule, facts, wanted.asked) if owners or _asked(rule, wanted.asked) else ()
             out |= {f"{rule.id}={value}": (_numbered(rule.recipe, int(value), made),) for value in values}
-        elif rule.family == "loader" and (owners or _names(wanted.asked, rule)):
+        elif rule.family == "loader" and (owners or _asked(rule, wanted.asked)):
             out[rule.id] = (Edit(rule.recipe, locations=made),)
         elif lines and (rule.callees or rule.code):  # else an owner does not tell where it stands
             out[rule.id] = (Edit(rule.recipe, locations=lines, interval=rule.interval or wanted.interval),)
@@ -122,24 +122,24 @@ def _numbered(kind: EditKind, number: int, made: tuple[Location, ...]) -> Edit:
     return Edit(kind, locations=made, depth=number) if ahead else Edit(kind, locations=made, workers=number)
 
 
-def _names(asked: Sequence[str], rule: LeverRule) -> bool:
-    return any(name.partition("=")[0] == rule.id for name in asked)
+def _asked(rule: LeverRule, asked: Sequence[str]) -> Mapping[str, str]:
+    """The names by which a lever was asked for, each with its value; empty without one."""
+    parts = ((name, *name.partition("=")) for name in asked)
+    return {name: value for name, lever, _, value in parts if lever == rule.id}
 
 
 def _chosen(rule: LeverRule, asked: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The names by which a lever was asked for, each with its value; a value that it does not take names nothing."""
-    for name in asked:
-        lever, equals, value = name.partition("=")
-        if lever == rule.id and (value in rule.value.choices if equals else True):
+    """The same without values that it does not take."""
+    for name, value in _asked(rule, asked).items():
+        if value in rule.value.choices or "=" not in name:
             yield name, value
 
 
 def _values(rule: LeverRule, facts: LeverFacts, asked: Sequence[str]) -> tuple[str, ...]:
     """The values that this run suggests, and those that were asked for."""
-    values = (value for name in asked for lever, _, value in (name.partition("="),) if lever == rule.id)
     usual = rule.value.usual if "workers" in rule.needs else ()  # there are some, and nobody tells a better number
     known = facts.values.get(rule.id, usual)
-    return tuple(dict.fromkeys((*known, *(value for value in values if value.isdecimal()))))
+    return tuple(dict.fromkeys((*known, *filter(str.isdecimal, _asked(rule, asked).values()))))
 
 
 def remedies_of(

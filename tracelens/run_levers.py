@@ -111,7 +111,8 @@ def workers_to_try(diagnosis: Diagnosis, rules: Rules) -> tuple[int, ...]:
     """The usual numbers of workers, where no replay tells which pay: those that the recorded machine has cores for, and
     that are more than the loop has. A machine whose cores are not known gets all of them."""
     rule, cores = by_id(rules.levers, "workers"), _environment(diagnosis).get("cpu_count")
-    known = next((item.value for item in diagnosis.inventory if item.id == "loader_workers"), None) or 0
+    item = diagnosis.item("loader_workers")
+    known = item.value or 0 if item is not None else 0
     usual = [int(number) for number in rule.value.usual] if rule is not None else []
     return tuple(n for n in usual if known < n and (not isinstance(cores, int) or n <= cores))
 

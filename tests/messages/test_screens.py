@@ -30,7 +30,9 @@ OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 HUNK = re.compile(r"\bTL\d+(?:-\d+)?\b")
 SOURCE_LINE = re.compile(r"\s*[╭├│╰>]?\s*\d+  .*|\s*\d* \| .*|\s*(?:\d+ )?[-+] .*")
 """A line of the script with its times."""
-SETTINGS = re.compile(r"CUDA_LAUNCH_BLOCKING|allow_tf32|^benchmark\b|(?:num_workers|\w+_(?:factor|workers|memory))=\w+")
+SETTINGS = re.compile(
+    r"CUDA_LAUNCH_BLOCKING|allow_tf32|^benchmark\b|(?:num_workers|\w+_(?:factor|workers|memory))=\w+|pin_memory"
+)
 TRACE_FILE = re.compile(r"\S+\.pt\.trace\.json\.gz")
 POLICY = re.compile(r"default-src .*|width=device-width.*")
 """What stands in the page's head for the browser."""

@@ -78,10 +78,10 @@ def excerpt(shown: int, changed: int, *new_files: str) -> EditExcerpt:
 
 def test_how_much_of_the_change_is_shown_is_counted() -> None:
     said = edit_excerpt.rest_of(excerpt(3, 6), "tracelens apply run")
-    assert said == "3 of 6 lines; tracelens apply run --dry-run shows all."
+    assert said == "3 of 6 lines; all: tracelens apply run --dry-run"
     helpers = replace(excerpt(2, 2, "helpers.py"), new_lines=90)
-    assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 lines, 1 new file of 90; fix shows all."
-    assert edit_excerpt.rest_of(helpers, "") == "2 of 2 lines, 1 new file of 90."
+    assert edit_excerpt.rest_of(helpers, "tracelens fix run") == "2 of 2 lines, 1 new file of 90 lines; fix shows all."
+    assert edit_excerpt.rest_of(helpers, "") == "2 of 2 lines, 1 new file of 90 lines."
     assert edit_excerpt.rest_of(excerpt(2, 2), "tracelens apply run") == ""
 
 

@@ -278,3 +278,51 @@ def test_what_a_trial_left_undecided_without_a_sign_of_a_gain_is_not_sent_to_ano
 @pytest.mark.parametrize(("middle", "again"), [(1.1, True), (1.004, False), (0.91, False)])
 def test_a_longer_trial_is_worth_its_time_where_the_middle_is_a_gain(middle: float, again: bool) -> None:
     assert Speedup(middle, 0.8, 1.3).may_gain is again
+
+
+@pytest.mark.slow
+def test_a_line_that_is_changed_without_a_row_of_its_own_is_not_plain() -> None:
+    """Line 75 is replaced, too; six lines are shown of seventeen."""
+    assert "6 of 17 lines (75 changes, too), 1 new file of 484 lines" in screen("sync_every_batch")
+    assert "6 of 17 lines, 1 new file of 484 lines" in page("sync_every_batch"), "there it has a sign"
+    assert re.search(r"75 ?~for step, \(images, labels\)", page("sync_every_batch").partition("Levers")[0])
+    assert "changes, too" not in screen("pageable_copies")
+
+
+@pytest.mark.slow
+def test_the_command_that_shows_all_of_a_change_can_be_pasted() -> None:
+    shown = text.recommendation(sample_plan("sync_every_batch"), TerminalStyle(80)).splitlines()
+    assert shown[-2:] == ["look: tracelens apply run/ --dry-run", "next: tracelens apply run/"]
+
+
+@pytest.mark.slow
+def test_it_is_said_that_a_default_is_overridden_and_why_there_are_not_more_workers() -> None:
+    for said in (screen("loader_bound"), page("loader_bound")):
+        assert "Line 34 is a default: --workers on the command line overrides it." in said
+        assert "16 CPU cores: twice as many workers are not predicted to gain more." in said
+
+
+def test_no_more_workers_are_judged_than_the_replay_looks_at() -> None:
+    from tracelens.replay import worker_count
+
+    assert loader_lines.MOST_REPLAYED == worker_count.MOST_WORKERS
+
+
+@pytest.mark.slow
+def test_which_levers_may_change_results_is_said_before_they_are_tried() -> None:
+    for case, starred, what in (
+        ("gpu_bound", "bf16 *", "Those with * may change results: rounding."),
+        ("host_bound", "Batch size 2x *", "Those with * may change results: rounding, the training."),
+    ):
+        assert starred in screen(case) and what in screen(case)
+    assert "may change rounding" in page("gpu_bound") and "may change the training" in page("host_bound")
+    assert "pinned memory 70–71" in screen("pageable_copies"), "a change of the loop keeps them: no star"
+
+
+@pytest.mark.slow
+def test_how_much_there_is_to_read_of_each_change_stands_beside_it() -> None:
+    table = lever_section.lever_table(sample_plan("sync_every_batch"))
+    assert table is not None
+    sizes = {line.id: line.size for line in table.lines}
+    assert sizes["event-interval"] == "12 lines in, 5 out, 1 new file of 484 lines"
+    assert sizes["workers=1"] == "1 line in, 1 out" and sizes["compile"] == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,8 +104,23 @@ def test_what_a_trial_measured_is_the_number_also_where_it_decided_nothing() -> 
     wide = (undecided("event-interval", 1.1, 0.93, 1.3),)
     scheme = judged(estimates={"event-interval": estimate(0)}, verifications=wide)["event-interval"]
     assert (scheme.estimate.evidence, scheme.estimate.step_ns) == ("measured", round(STEP * 1.1))
-    assert scheme.reasons[0] == "undecided: −9 % (−23 to +8 %, measured); a longer measurement can tell"
+    assert scheme.reasons[0] == "undecided: −9 % (−23 to +8 %, measured); only a longer measurement can tell"
     assert not scheme.applicable
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        # half of the range is 4.5 %, three times its root of 5 pairs narrower than 3 %: 5 · (4.5 / 3)² = 11.25
+        ((math.exp(-0.045), math.exp(0.045)), "about 12 pairs like these 5 can tell"),
+        ((math.exp(-0.3), math.exp(0.3)), "only more --steps on a quieter machine can tell"),
+    ],
+)
+def test_what_is_undecided_says_how_many_pairs_would_tell(ends: tuple[float, float], told: str) -> None:
+    pairs = [{"original_us": 6000.0, "patched_us": 6000.0}] * 5
+    wide = replace(undecided("event-interval", 1.0, *ends), details={"times": {"pairs": pairs}})
+    scheme = judged(estimates={"event-interval": estimate(0)}, verifications=(wide,))["event-interval"]
+    assert scheme.reasons[0].endswith(f"measured); {told}")
 
 
 def test_an_undecided_trial_of_what_was_predicted_to_pay_asks_for_a_longer_one() -> None:

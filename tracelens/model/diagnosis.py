@@ -78,6 +78,10 @@ class Diagnosis:
     told_of: Baseline | None = None
     """What times of parts, waits and owners, and the two shares, were brought to; None: they are as recorded."""
 
+    def item(self, name: str) -> InventoryItem | None:
+        """An item of the inventory."""
+        return next((item for item in self.inventory if item.id == name), None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedDiagnosis(Diagnosis):

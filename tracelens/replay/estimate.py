@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from tracelens.edit_kinds import NotReplayed, replay_rule
-from tracelens.messages import say
+from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Edit, Estimate
 from tracelens.replay import baseline, bounds, loader_workers, step_gains
 from tracelens.replay.edits import PreparedEdits
+from tracelens.replay.preconditions import unresolved_waits
 from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import ReplayTrace, editable_host_ops
 from tracelens.replay.steady_state import step_time
@@ -69,7 +70,7 @@ _UNRESOLVED_HINT = say("record with a CUDA version whose traces name the stream 
 
 
 def _unresolved(trace: ReplayTrace) -> str:
-    return say("{count} waits between GPU streams per step do not say what they wait for", count=trace.unresolved_waits)
+    return unresolved_waits(trace.unresolved_waits)
 
 
 def _unpredictable(edits: Sequence[Edit]) -> NotReplayed | None:
@@ -248,9 +249,10 @@ def _present_workers_assumption(trace: ReplayTrace) -> str:
     least = loader_workers.least_step_ns(trace)
     if not least:
         return say("the loop never waited for its workers, so how much faster they could deliver is not known")
-    return say(
-        "{workers} workers deliver a step's batches every {time} at best, by the CPU time they took",
-        workers=trace.loader.workers,
+    return say_count(
+        "{count} worker delivers a step's batches every {time} at best, by the CPU time it took",
+        "{count} workers deliver a step's batches every {time} at best, by the CPU time they took",
+        trace.loader.workers or 0,
         time=ms(least),
     )
 
@@ -260,8 +262,9 @@ def _more_workers_assumption(trace: ReplayTrace, edits: tuple[Edit, ...]) -> str
     if more.period_ns is None or more.workers == trace.loader.workers:
         return say("the loop does not wait for its workers: more of them bring nothing")
     used = loader_workers.workers_with_a_core(trace, more.workers or 0)
-    return say(
-        "{used} workers, each as fast as now, deliver a step's batches every {time:.1f} ms",
-        used=used,
+    return say_count(
+        "{count} worker, as fast as now, delivers a step's batches every {time:.1f} ms",
+        "{count} workers, each as fast as now, deliver a step's batches every {time:.1f} ms",
+        used,
         time=more.period_ns / 1e6,
     )

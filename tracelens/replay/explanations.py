@@ -132,7 +132,7 @@ def _host_bound(facts: _StepFacts) -> Explanation | None:
     if limits.binding != "host" or facts.waited_ns >= NEGLIGIBLE * facts.step_ns:
         return None
     text = say(
-        "Synchronizations return at once: the host needs {host} per step to launch {work} of GPU work. "
+        "Synchronizations return at once: the host needs {host} per step to launch what takes the GPU {work}. "
         "Fewer launches would help ({launches}), fewer waits not.",
         host=ms(limits.host_ns),
         work=ms(limits.stream_ns),

@@ -64,10 +64,7 @@ def unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstent
     off = say("the replay of the recorded steps is off by {error}", error=signed_percent(100 * error))
     behind = _backlog(timeline.tables.ops)
     if trace.unresolved_waits and error < 0:  # an order that is missing makes a replay too fast, never too slow
-        waits = say(
-            "{count} waits between GPU streams per step do not say what they wait for",
-            count=trace.unresolved_waits,
-        )
+        waits = unresolved_waits(trace.unresolved_waits)
         return abstain(
             say("{off}: {waits}", off=off, waits=waits), say("record with synchronization events: tracelens profile")
         )
@@ -89,6 +86,15 @@ def unexplained(error: float, timeline: Timeline, trace: ReplayTrace) -> Abstent
         if several
         else say("{off}: what the host did is not all there", off=off),
         say("record a longer window, so that no record is lost: --steps 20"),
+    )
+
+
+def unresolved_waits(count: int) -> str:
+    """How many waits of a step are for nobody knows what."""
+    return say_count(
+        "{count} wait between GPU streams per step does not say what it waits for",
+        "{count} waits between GPU streams per step do not say what they wait for",
+        count,
     )
 
 

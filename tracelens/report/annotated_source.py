@@ -47,6 +47,8 @@ class SourceRow:
     idle: TimeBar | None = None
     hot: bool = False
     group: Bracket = ""
+    also: bool = False
+    """Whether the change has another line in its place, which is not shown."""
 
     @property
     def css(self) -> str:
@@ -131,6 +133,7 @@ def _with_edit(
     for number in gone:
         known = of_line.get(number) or marks.row(edit.path, number, source[number - 1])
         of_line[number] = replace(known, kind="del")
+    of_line |= {number: replace(of_line[number], also=True) for number in edit.hidden & of_line.keys()}
     come: dict[int, list[str]] = defaultdict(list)
     for place, row in enumerate(edit.rows):
         if row.kind == "add":

@@ -15,10 +15,11 @@ from itertools import groupby
 from pathlib import PurePath
 from typing import Literal
 
-from tracelens.messages import say, say_count
+from tracelens.messages import joined, say, say_count
 from tracelens.model import PlannedDiagnosis
 from tracelens.report import diff
 from tracelens.report.diff import DiffRow
+from tracelens.report.line_times import CostlyLine
 
 _MADE = re.compile(r"([A-Za-z_]\w*)(?:\s*:[^=]+)?\s*=(?!=)")
 _DEFINED = re.compile(r"def\s+([A-Za-z_]\w*)\(.*\):$")
@@ -46,6 +47,13 @@ class EditExcerpt:
     new_files: tuple[str, ...]
     new_lines: int = 0
     """How many lines the new files have together."""
+    gone: frozenset[int] = frozenset()
+    """All lines of the file that go, also those that are not in `rows`."""
+
+    @property
+    def hidden(self) -> frozenset[int]:
+        """The lines that go without a row of their own."""
+        return self.gone - {row.line for row in self.rows if row.kind == "del"}
 
     @property
     def line(self) -> int:
@@ -76,27 +84,34 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
         changed=sum(row.kind in ("add", "del") for file, _ in own for row in file.rows),
         new_files=tuple(PurePath(file.path).name for file in files if file.created),
         new_lines=sum(row.kind == "add" for file in files if file.created for row in file.rows),
+        gone=frozenset(row.line for block in blocks for row in block if row.kind == "del"),
     )
 
 
-def rest_of(edit: EditExcerpt | None, next_command: str, *, with_undo: bool = False) -> str:
-    """'3 of 18 lines, 1 new file of 90; …'; with the command that shows all, and what takes it out."""
+def rest_of(
+    edit: EditExcerpt | None, next_command: str, lines: Sequence[CostlyLine] = (), *, with_undo: bool = False
+) -> str:
+    """'3 of 18 lines, 1 new file of 90; …'; with the command that shows all, or `with_undo` what takes it out.
+    Of the costly `lines` that stand above it, those are named that it changes without showing how."""
     if edit is None or edit.whole:
         return ""
     said = say("{shown} of {all} lines", shown=len(edit.rows), all=edit.changed)
+    too = sorted({one.place.line for one in lines if one.place.path == edit.path and one.place.line in edit.hidden})
+    if too:
+        said = say("{lines} ({places} changes, too)", lines=said, places=joined(", ", map(str, too)))
     if edit.new_files:
         said = say_count(
-            "{lines}, {count} new file of {size}",
-            "{lines}, {count} new files of {size}",
+            "{lines}, {count} new file of {size} lines",
+            "{lines}, {count} new files of {size} lines",
             len(edit.new_files),
             lines=said,
             size=edit.new_lines,
         )
     verb = next_command.split()[1] if next_command else ""
     if verb == "apply" and with_undo:
-        return say("{lines}; apply --dry-run shows all, revert undoes.", lines=said)
+        return say("{lines}; revert undoes it.", lines=said)
     if verb == "apply":
-        return say("{lines}; {command} shows all.", lines=said, command=f"{next_command} --dry-run")
+        return say("{lines}; all: {command}", lines=said, command=f"{next_command} --dry-run")
     return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
 
 

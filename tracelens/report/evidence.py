@@ -47,6 +47,14 @@ WORDS = (
         say("acts on"),
         say("The part of a step that a lever touches: it cannot save more, and nobody knows how much it saves."),
     ),
+    (
+        say("try, fix, verify and apply"),
+        say(
+            "try measures levers on copies; your files stay as they are. fix shows a change, measures it on a copy, "
+            "asks, then writes it. verify measures one change on a copy: same results, faster? apply writes it; revert "
+            "takes it out again."
+        ),
+    ),
     ("–", say("Unknown, or not applicable. What is unknown is never shown as zero.")),
 )
 

@@ -32,6 +32,7 @@ from tracelens.report import (
     long_form,
     measured_pairs,
     next_commands,
+    recorded_pace,
     shared_machine,
     step_strip,
     wording,
@@ -86,6 +87,8 @@ class FirstScreen:
     """What the headline leaves out."""
     machine: tuple[str, ...]
     """What other programs and limits took of the machine meanwhile, one sentence each."""
+    pace: str
+    """Where the one step time does not describe the recorded steps; empty where it does."""
     steps_found: bool
     """Else times are of the whole recording."""
     instead: str
@@ -132,6 +135,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         headline=diagnosis.headline,
         verdict=wording.beside_headline(diagnosis),
         machine=shared_machine.shared_machine(diagnosis).said(),
+        pace=recorded_pace.said(diagnosis),
         steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
         lines=lines,

@@ -27,5 +27,5 @@ def with_id(lever: str, diagnosis: PlannedDiagnosis) -> str:
 
 def _workers(diagnosis: Diagnosis) -> int | None:
     """How many the loop has; None where the recording does not tell."""
-    item = next((item for item in diagnosis.inventory if item.id == "loader_workers"), None)
+    item = diagnosis.item("loader_workers")
     return None if item is None else 0 if item.present is False else item.value

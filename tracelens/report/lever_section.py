@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tracelens.messages import joined, say
-from tracelens.model import Lever, PlannedDiagnosis, Speedup
-from tracelens.report import first_screen, gain_words, lever_names, lever_order, next_commands, wording
+from tracelens.messages import joined, say, say_count
+from tracelens.model import Lever, Patch, PlannedDiagnosis, Speedup
+from tracelens.report import diff, first_screen, gain_words, lever_names, lever_order, next_commands, wording
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, says
 from tracelens.report.sections import Code, Section, Table
@@ -49,6 +49,8 @@ class LeverLine:
     """What it is in a sentence of the rules."""
     id: str
     where: str
+    size: str
+    """How much its patch writes; empty where there is none."""
     bars: tuple[LeverBar, ...]
     gain: str
     evidence: str
@@ -152,6 +154,7 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         what=lever.title,
         id=lever.id,
         where=_lines(row.lines),
+        size=_size(diagnosis.patches.get(lever.id)),
         bars=tuple(bars),
         gain=row.gain if bars else DASH,
         evidence=row.evidence,
@@ -160,6 +163,28 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         command="" if no_gain else next_commands.with_lever(lever, diagnosis),
         advice=say("leave it") if no_gain else _no_sign(lever),
         best=lever.id == recommended,
+    )
+
+
+def _size(patch: Patch | None) -> str:
+    """'12 lines in, 5 out, 1 new file of 484 lines': what one has to read before it is in the script."""
+    if patch is None or patch.empty:
+        return ""
+    files = diff.parse(patch.diff)
+    kinds = [row.kind for file in files if not file.created for row in file.rows]
+    new = [sum(row.kind == "add" for row in file.rows) for file in files if file.created]
+    removed = kinds.count("del")
+    said = say_count(
+        "{count} line in, {removed} out", "{count} lines in, {removed} out", kinds.count("add"), removed=removed
+    )
+    if not new:
+        return said
+    return say_count(
+        "{lines}, {count} new file of {size} lines",
+        "{lines}, {count} new files of {size} lines",
+        len(new),
+        lines=said,
+        size=sum(new),
     )
 
 

@@ -6,24 +6,53 @@ the wait can be saved; empty where another lever is recommended.
 
 from __future__ import annotations
 
+import re
+
 from tracelens.messages import joined, say
 from tracelens.model import Lever, Location, Owner, PlannedDiagnosis, on_baseline
 from tracelens.report import edit_excerpt, line_times
 from tracelens.report.formatting import clean
 from tracelens.units import step_ms
 
+_OPTION = re.compile(r"""add_argument\(\s*["'](--[\w-]+)""")
+MOST_REPLAYED = 32
+"""Workers. The replay looks at no more, so beyond nothing is known."""
 LEAST_DIFFERENCE = 0.01
 """Of the step: what can be saved and what is waited for are then one number."""
 
 
 def said(diagnosis: PlannedDiagnosis) -> str:
-    """'Line 54 waits for the DataLoader's batches; the change goes into line 34. Of the 10.1 ms 8.2 can be saved.'."""
+    """'Line 54 waits for the DataLoader's batches; the change goes into line 34. Of the 10.1 ms 8.2 can be saved.', and
+    what else one asks of the number: whether an option goes before it, and why there are not more."""
     diagnosis = on_baseline(diagnosis)
     about = _about(diagnosis)
     if about is None:
         return ""
-    parts = [text for text in (_lines(*about, diagnosis), _saved(*about, diagnosis)) if text]
+    lever, _ = about
+    told = (_lines(*about, diagnosis), _option(diagnosis), _saved(*about, diagnosis), _enough(lever, diagnosis))
+    parts = [text for text in told if text]
     return joined(" ", parts) if parts else ""
+
+
+def _option(diagnosis: PlannedDiagnosis) -> str:
+    """That what is changed is a default, which an option on the command line overrides."""
+    edit = edit_excerpt.edit_excerpt(diagnosis)
+    found = [_OPTION.search(row.text) for row in edit.rows if row.kind == "del"] if edit is not None else []
+    option = next((match[1] for match in found if match is not None and "default" in match.string), None)
+    if edit is None or option is None:
+        return ""
+    return say("Line {line} is a default: {option} on the command line overrides it.", line=edit.line, option=option)
+
+
+def _enough(lever: Lever, diagnosis: PlannedDiagnosis) -> str:
+    """Why so many workers and not more, where the replay looked for it."""
+    setting, _, value = lever.id.partition("=")
+    cores = diagnosis.run.environment.get("cpu_count") if diagnosis.run is not None else None
+    if setting != "workers" or not value.isdigit() or lever.predicted is None or not isinstance(cores, int):
+        return ""
+    if 2 * int(value) > MOST_REPLAYED:
+        return ""
+    return say("{cores} CPU cores: twice as many workers are not predicted to gain more.", cores=cores)
 
 
 def apart(diagnosis: PlannedDiagnosis) -> str:

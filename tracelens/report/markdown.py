@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tracelens.messages import say
 from tracelens.model import Diagnosis, PlannedDiagnosis, on_baseline
-from tracelens.report import formatting, lever_section, next_commands, sections, wording
+from tracelens.report import formatting, lever_section, next_commands, recorded_pace, sections, wording
 from tracelens.report.analysis_text import recorded
 from tracelens.report.compare import JUDGED, Comparison, TimeChange
 from tracelens.report.gate import Gate
@@ -45,6 +45,8 @@ def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield "# TraceLens"
     yield f"**{plain(wording.verdict(diagnosis))}**"
     yield from (plain(sentence) for sentence in shared_machine(diagnosis).said())
+    if pace := recorded_pace.said(diagnosis):
+        yield plain(pace)
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))
     follow = next_commands.after_analyze(diagnosis, typed)
     if isinstance(diagnosis, PlannedDiagnosis):

@@ -82,8 +82,8 @@ def plan(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:
 
 def _usual(diagnosis: Diagnosis) -> int:
     """The N of a plan without --interval: what the loop does already, else 10."""
-    spacing = next((item for item in diagnosis.inventory if item.id == "reads_every_k" and item.present), None)
-    return spacing.value if spacing is not None and spacing.value else SEEDS_INTERVAL
+    spacing = diagnosis.item("reads_every_k")
+    return spacing.value if spacing is not None and spacing.present and spacing.value else SEEDS_INTERVAL
 
 
 def which(diagnosis: Diagnosis, typed: Sequence[str] = ()) -> tuple[str, ...]:

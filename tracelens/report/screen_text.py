@@ -42,7 +42,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield from head(screen)
     yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
     yield from pictured(screen.strip, screen.elsewhere_ns)
-    rest = edit_excerpt.rest_of(screen.edit, next_command, with_undo=True)
+    rest = edit_excerpt.rest_of(screen.edit, next_command, screen.lines, with_undo=True)
     yield from edited(screen.edit, rest)
     if screen.levers:
         yield Text()
@@ -54,24 +54,28 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     does = _what_it_does(next_command.split()[1])
     if does and not (next_command.split()[1] == "apply" and rest):
         yield terminal.paragraph(does, "dim")
-    yield terminal.next_command(next_command)
+    if rest and next_command.split()[1] == "apply":
+        yield terminal.look_first(say("{command} --dry-run", command=next_command))
+        yield terminal.next_command(next_command, apart=False)
+    else:
+        yield terminal.next_command(next_command)
 
 
 def head(screen: FirstScreen) -> Iterator[RenderableType]:
     """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
     yield terminal.subject(screen.subject)
     yield from _answer(screen)
-    for sentence in (*screen.machine, screen.batch):
+    for sentence in (*screen.machine, screen.batch, screen.pace):
         if sentence:
             yield terminal.paragraph(sentence)
 
 
 def _answer(screen: FirstScreen) -> Iterator[RenderableType]:
     if not screen.headline:
-        yield terminal.verdict(screen.verdict)
+        yield terminal.verdict(screen.verdict, apart=False)
         return
     headline = _stopped(screen.headline)
-    yield terminal.verdict(headline)
+    yield terminal.verdict(headline, apart=False)
     more = screen.instead or screen.verdict
     if more != headline:
         yield terminal.paragraph(more)

@@ -114,18 +114,36 @@ def owners(diagnosis: Diagnosis) -> Section | None:
         smaller = say("{count} smaller", count=len(known) - len(large))
         rows.append((smaller, "", short_ms(rest), percent(share, 1), DASH))
     columns = (say("who holds it"), say("where"), "ms", say("share"), say("without it"))
-    note = say(
-        "“Without it” is what a step is shorter by when this alone is gone, predicted; what overlaps is not added up."
-    )
     table = Table(columns, tuple(rows), frozenset({2, 3, 4}))
-    shown = columns[-1] in table.columns  # a column of which no row says anything is left out
-    return Section("owners", say("Who holds it"), table=table, note=note if shown else "")
+    notes = [_LAUNCHES] if _launches(large, diagnosis) and _has_launch_latency(diagnosis) else []
+    if columns[-1] in table.columns:  # a column of which no row says anything is left out
+        notes.append(_WITHOUT_IT)
+    return Section("owners", say("Who holds it"), table=table, note=joined(" ", notes) if notes else "")
+
+
+_LAUNCHES = say(
+    "“Launching kernels” is all idle time while Python launches; by parts of the step, most of it is “host too slow”, "
+    "the rest “launch latency”."
+)
+_WITHOUT_IT = say(
+    "“Without it” is what a step is shorter by when this alone is gone, predicted; what overlaps is not added up."
+)
+
+
+def _launches(owners: Sequence[Owner], diagnosis: Diagnosis) -> Sequence[Owner]:
+    """The owners that are one sum; none where only one of them holds anything."""
+    launching = [owner for owner in owners if diagnosis.breakdown is not None and owner.kind in ISSUING_KINDS]
+    return launching if len(launching) > 1 else []
+
+
+def _has_launch_latency(diagnosis: Diagnosis) -> bool:
+    known = diagnosis.breakdown.known if diagnosis.breakdown is not None else {}
+    return 0 < known.get("idle_launch", 0) < known.get("idle_host", 0)
 
 
 def _owner_rows(owners: Sequence[Owner], diagnosis: Diagnosis) -> Iterator[tuple[str, ...]]:
     """The largest first. All that launches is one sum, as in the headline, with its parts of the loop below."""
-    launching = [owner for owner in owners if diagnosis.breakdown is not None and owner.kind in ISSUING_KINDS]
-    summed = launching if len(launching) > 1 else []
+    summed = _launches(owners, diagnosis)
     rest = [owner for owner in owners if owner not in summed]
     whole_ns = sum(owner.owned_ns for owner in summed)
     for owner in rest:

@@ -74,8 +74,9 @@ def subject(text: str) -> RenderableType:
     return _Sentence(text, "dim", 0)
 
 
-def verdict(text: str) -> RenderableType:
-    return Group(Text(), _Sentence(text, "bold", INDENT))
+def verdict(text: str, *, apart: bool = True) -> RenderableType:
+    sentence = _Sentence(text, "bold", INDENT)
+    return Group(Text(), sentence) if apart else sentence
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,18 @@ def _clean_lines(text: str) -> str:
     return "\n".join(clean(line) for line in shown(text).split("\n"))
 
 
-def next_command(command: str) -> RenderableType:
-    said = shown(say("next:"))
-    return Text.assemble(f"\n{said} ", (clean(command), "bold cyan"), overflow="ignore", no_wrap=True)
+def next_command(command: str, *, apart: bool = True) -> RenderableType:
+    return _command(say("next:"), command, apart)
+
+
+def look_first(command: str) -> RenderableType:
+    """What shows all of what the next command does."""
+    return _command(say("look:"), command, True)
+
+
+def _command(word: str, command: str, apart: bool) -> RenderableType:
+    gap = "\n" if apart else ""
+    return Text.assemble(f"{gap}{shown(word)} ", (clean(command), "bold cyan"), overflow="ignore", no_wrap=True)
 
 
 def padded(text: str, width: int) -> str:

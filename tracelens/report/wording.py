@@ -45,8 +45,8 @@ PARTS = {
         say("GPU idle because the host waited for it and then had to refill the queue"),
     ),
     "idle_dataloader": (say("Idle: DataLoader"), say("GPU idle while the loop waited for the next batch")),
-    "idle_host": (say("Idle: host"), say("GPU idle because Python and the dispatcher issued work too slowly")),
-    "idle_launch": (say("Idle: launch"), say("GPU idle for the latency of one launch after another")),
+    "idle_host": (say("Idle: host too slow"), say("GPU idle because Python and the dispatcher issued work too slowly")),
+    "idle_launch": (say("Idle: launch latency"), say("GPU idle for the latency of one launch after another")),
     "idle_other": (say("Idle: other"), say("GPU idle for a cause the trace does not tell")),
 }
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from math import ceil, log
 from typing import Literal
 
 from tracelens.edit_kinds import definition
@@ -36,6 +37,7 @@ from tracelens.model import (
     Verification,
     counting,
 )
+from tracelens.model.levers import NARROW
 from tracelens.schemes import ranking
 from tracelens.schemes.catalog import Rules, SchemeRule
 from tracelens.schemes.facts import Facts
@@ -47,6 +49,8 @@ __all__ = ["Facts", "comparable", "judge", "set_aside", "verification_of"]
 SURE_PERCENT = 1.0
 """What verify calls no change. A replay whose range reaches below it promised +2.7 % on a GPU-bound H200 loop, and
 +0.5 % was measured."""
+MOST_PAIRS = 40
+"""Of interleaved processes: more are no advice."""
 WORTH_PERCENT = 2.0
 """A replayed gain below this is no gain, however narrow its range: replays of such loops are off by a few percent."""
 
@@ -194,7 +198,7 @@ def _objection(
     notes: list[str] = []
     trial = counting(facts.verifications, rule.id)
     if trial is not None and trial.outcome == "inconclusive":
-        return _undecided(estimate, facts.estimates.get(rule.id)), notes
+        return _undecided(trial, estimate, facts.estimates.get(rule.id)), notes
     if trial is not None and trial.outcome != "faster":
         return _trial_sentence(trial), notes
     too_large = _too_large(facts, edits)
@@ -223,17 +227,30 @@ def _trial_sentence(trial: Verification) -> str:
     return say("measured by a trial: {outcome} (step time x {value:.3f})", outcome=outcome, value=value)
 
 
-def _undecided(estimate: Estimate | None, predicted: Estimate | Abstention | None) -> str:
-    """Of a trial that came to no verdict: what it measured, and whether a longer one is worth its time."""
+def _undecided(trial: Verification, estimate: Estimate | None, predicted: Estimate | Abstention | None) -> str:
+    """Of a trial that came to no verdict: what it measured, whether a longer one is worth its time, and how long that
+    would be."""
     if estimate is None:
         return say("measured by a trial: {outcome}", outcome=OUTCOMES["inconclusive"])
     measured = Speedup(estimate.speedup, estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)
     promised = isinstance(predicted, Estimate) and _no_gain(predicted) is None
     if promised or 100 * (measured.speedup - 1) >= WORTH_MEASURING_PERCENT:
-        return say("not sure: {gain}; only a longer measurement can tell", gain=gain(estimate))
+        return say("not sure: {gain}; {longer} can tell", gain=gain(estimate), longer=_longer(trial, measured))
     if measured.is_narrow:
         return say("no gain: {gain} is within noise of zero", gain=gain(estimate))
-    return say("undecided: {gain}; a longer measurement can tell", gain=gain(estimate))
+    return say("undecided: {gain}; {longer} can tell", gain=gain(estimate), longer=_longer(trial, measured))
+
+
+def _longer(trial: Verification, measured: Speedup) -> str:
+    """How many pairs that scatter like these tell a gain of this size, or that there is none: the range shrinks with
+    the root of their number. Too many for anybody's patience: steps that scatter less."""
+    pairs, half = len(trial.pairs_ns), log(measured.high / measured.low) / 2
+    if not pairs:
+        return say("only a longer measurement")
+    wanted = ceil(pairs * (half / max(abs(log(measured.speedup)), NARROW)) ** 2)
+    if wanted > MOST_PAIRS:
+        return say("only more --steps on a quieter machine")
+    return say("about {pairs} pairs like these {measured}", pairs=max(wanted, pairs + 1), measured=pairs)
 
 
 def _no_gain(estimate: Estimate) -> str | None:

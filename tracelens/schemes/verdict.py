@@ -156,8 +156,10 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
 def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     """What the headline leaves out of `nothing`: where and how much it is, and what helps; empty where no owner is."""
     loss = _largest(facts) if facts.has_gpu else on_the_cpu(facts.owners)
-    if loss is None or facts.unjudged is not None or (facts.has_gpu and _unrecorded(facts)):
+    if facts.unjudged is not None or (facts.has_gpu and _unrecorded(facts)):
         return ""
+    if loss is None:
+        return "" if facts.has_gpu else say("What a GPU waits for cannot be judged: profile where a GPU is.")
     if not facts.has_gpu:
         return _beside_on_the_cpu(loss, facts)
     kind, unjudged = loss.owner.kind, _not_judged(facts)
