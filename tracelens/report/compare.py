@@ -9,7 +9,7 @@ measures it.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from tracelens import units
 from tracelens.jsonfile import microseconds
 from tracelens.messages import joined, say
-from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall
+from tracelens.model import BREAKDOWN_PARTS, Diagnosis, Ratio, Stall, on_baseline
 from tracelens.report import comparability, formatting, wording
 from tracelens.report import issues as listing
 from tracelens.report.issues import Issue
@@ -171,6 +171,7 @@ def compare_diagnoses(
     unprofiled = min(len(_unprofiled(start)) for start in (*before, *after)) >= FEWEST_STEPS
     steps = [[(_unprofiled if unprofiled else _profiled)(start) for start in side] for side in (before, after)]
     old, now = _typical(before, steps[0]), _typical(after, steps[1])
+    told_old, told_now = _on_compared_step(old, unprofiled), _on_compared_step(now, unprofiled)
     issues = listing.judged(listing.list_issues(now), listing.fingerprints(old), ())
     present = {issue.fingerprint for issue in issues}
     return Comparison(
@@ -178,8 +179,8 @@ def compare_diagnoses(
         new_starts_ns=tuple(map(_median, steps[1])),
         ratio=_ratio(steps[0], steps[1]),
         unprofiled=unprofiled,
-        parts=_parts(old, now),
-        waits=_waits(old.stalls, now.stalls),
+        parts=_parts(told_old, told_now),
+        waits=_waits(told_old.stalls, told_now.stalls),
         obstacles=comparability.obstacles((*before, *after), len(before), despite),
         appeared=tuple(issue for issue in issues if issue.state == "new"),
         vanished=tuple(issue for issue in listing.list_issues(old) if issue.fingerprint not in present),
@@ -229,6 +230,19 @@ def _typical(side: Sequence[Diagnosis], steps: Samples) -> Diagnosis:
     """The start whose step is in the middle: its parts and waits stand for all."""
     order = sorted(range(len(side)), key=lambda index: _median(steps[index]))
     return side[order[(len(order) - 1) // 2]]
+
+
+def _on_compared_step(diagnosis: Diagnosis, unprofiled: bool) -> Diagnosis:
+    """With parts and waits of the step that is compared, so that they add up to it: not of a measurement beside it,
+    which the other side need not have."""
+    steps = diagnosis.steps
+    compared = replace(steps, measured_ns=None, unprofiled_median_ns=steps.unprofiled_median_ns if unprofiled else None)
+    share = compared.best_known_ns / max(steps.best_known_ns, 1)  # what a wait costs is told of the measured step
+    waits = tuple(
+        stall if stall.exposed_ns is None else replace(stall, exposed_ns=round(stall.exposed_ns * share))
+        for stall in diagnosis.stalls
+    )
+    return on_baseline(replace(diagnosis, steps=compared, stalls=waits))
 
 
 def _parts(base: Diagnosis, new: Diagnosis) -> tuple[TimeChange, ...]:
