@@ -320,6 +320,15 @@ def test_which_levers_may_change_results_is_said_before_they_are_tried() -> None
 
 
 @pytest.mark.slow
+def test_a_wait_that_costs_only_together_with_others_is_not_called_free() -> None:
+    """Two waits cost 8.6 ms, and the table called the longest of them free."""
+    for case, free in (("sync_every_batch", False), ("gpu_bound", True)):
+        section = sections.waits(sample_plan(case))
+        assert section.table is not None
+        assert ("free" in {row[-1] for row in section.table.rows}) is free
+
+
+@pytest.mark.slow
 def test_how_much_there_is_to_read_of_each_change_stands_beside_it() -> None:
     table = lever_section.lever_table(sample_plan("sync_every_batch"))
     assert table is not None

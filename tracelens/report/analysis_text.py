@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Diagnosis, SecondOpinion, Stall, baseline_of
-from tracelens.report import formatting, screen_text, terminal, wording
+from tracelens.report import formatting, line_times, screen_text, terminal, wording
 from tracelens.report.first_screen import costly_lines, subject, time_columns
 from tracelens.report.formatting import short_ms
 from tracelens.report.json import trace_name
@@ -160,7 +160,7 @@ def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableTy
         say("recoverable"),
         say("verdict"),
     )
-    rows = [_stall_row(stall) for stall in stalls[:rows_shown]]
+    rows = [_stall_row(stall, diagnosis) for stall in stalls[:rows_shown]]
     yield terminal.table(columns, rows, frozenset({2, 3, 4, 5}))
     if len(stalls) > rows_shown:
         yield terminal.paragraph(say("and {count} more with -v", count=len(stalls) - rows_shown), "dim")
@@ -172,7 +172,7 @@ def _stalls(diagnosis: Diagnosis, style: TerminalStyle) -> Iterator[RenderableTy
         yield _frame(stall, diagnosis)
 
 
-def _stall_row(stall: Stall) -> tuple[str, ...]:
+def _stall_row(stall: Stall, diagnosis: Diagnosis) -> tuple[str, ...]:
     return (
         formatting.shorten(wording.stall_place(stall), 40) if stall.location else wording.stall_place(stall),
         formatting.shorten(wording.stall_call(stall), 36),
@@ -180,7 +180,7 @@ def _stall_row(stall: Stall) -> tuple[str, ...]:
         formatting.milliseconds(stall.wait_ns),
         formatting.milliseconds(stall.gpu_idle_ns),
         formatting.milliseconds(stall.exposed_ns),
-        wording.VERDICT[stall.verdict],
+        line_times.wait_verdict(stall, diagnosis),
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tracelens.messages import say
 from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall, baseline_of, on_baseline
 from tracelens.report import wording
 from tracelens.report.formatting import SMALL_NS
@@ -199,3 +200,10 @@ def _sum_at(times: Mapping[Location, int], key: Line) -> int | None:
     """Of all places on one line; None where nothing is known of it."""
     own = [ns for place, ns in times.items() if (place.path, place.line) == key]
     return sum(own) if own else None
+
+
+def wait_verdict(stall: Stall, diagnosis: Diagnosis) -> str:
+    """Of waits that cost something only together, none is free."""
+    if stall.verdict == "harmless" and wording.together(diagnosis):
+        return say("costs together")
+    return wording.VERDICT[stall.verdict]

@@ -21,7 +21,7 @@ from tracelens.model import (
     Stall,
     on_baseline,
 )
-from tracelens.report import gain_words, next_commands, wording
+from tracelens.report import gain_words, line_times, next_commands, wording
 from tracelens.report.formatting import (
     DASH,
     capitalized,
@@ -212,12 +212,12 @@ def waits(diagnosis: Diagnosis) -> Section:
         say("Waits of the host"),
         say_count("{count} place", "{count} places", len(stalls)),
         lede,
-        Table(columns, tuple(map(_wait, stalls)), frozenset({2, 3, 4, 5}), anchors),
+        Table(columns, tuple(_wait(stall, diagnosis) for stall in stalls), frozenset({2, 3, 4, 5}), anchors),
         note=wording.together(diagnosis),
     )
 
 
-def _wait(stall: Stall) -> tuple[str, ...]:
+def _wait(stall: Stall, diagnosis: Diagnosis) -> tuple[str, ...]:
     return (
         Code(wording.stall_place(stall)) if stall.location else say("not recorded"),
         Code(wording.stall_call(stall)),
@@ -225,7 +225,7 @@ def _wait(stall: Stall) -> tuple[str, ...]:
         milliseconds(stall.wait_ns),
         milliseconds(stall.gpu_idle_ns),
         milliseconds(stall.exposed_ns),
-        wording.VERDICT[stall.verdict],
+        line_times.wait_verdict(stall, diagnosis),
     )
 
 
