@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support import run_cases as cases
 from tests.support.places import SHARED
 from tracelens.verify.compare import window_statistics
 
@@ -38,6 +39,14 @@ def test_large_pageable_copies_are_seen():
     window = window_of("conv_base_ns.json.gz")
     assert window.h2d_ns > 1e6
     assert window.document()["h2d_us_per_step"] == pytest.approx(window.h2d_ns / 1000, abs=0.01)
+
+
+def test_how_long_the_gpu_works_in_a_step_is_the_time_of_its_kernels_and_copies(tmp_path):
+    """40 kernels of 50 µs and a copy of 10 before them; a read of a value copies some more."""
+    made = window_of("", trace=str(cases.trace(tmp_path / "made.pt.trace.json.gz", steps=8)))
+    assert made.steps >= 5
+    assert 2_010_000 <= made.gpu_busy_ns <= 2_030_000
+    assert made.document()["gpu_busy_us_per_step"] == round(made.gpu_busy_ns / 1000, 3)
 
 
 def test_memory_that_grows_has_its_slope_and_memory_that_oscillates_has_none():

@@ -115,7 +115,7 @@ def _facts(timeline: Timeline) -> dict[str, Any]:
         "blocking_copies_per_step": _calls(waits[copying]) / count,
         "copy_wait_ns": float(waits[copying]["wait_ns"].sum()) / count,
         "host_wait_ns": float(waits["wait_ns"].sum()) / count + loader_ns,
-        **_device_facts(timeline, steps[kept], count),
+        **_device_facts(timeline, steps[kept], int(kept[-1] - kept[0]) + 1),
     }
 
 
@@ -127,6 +127,7 @@ def _calls(waits: TraceTable) -> int:
 
 
 def _device_facts(timeline: Timeline, kept: TraceTable, count: int) -> dict[str, Any]:
+    """What the GPU did from the first kept step to the last: `count` steps, with those between that are not kept."""
     import numpy as np
 
     from tracelens.trace import intervals
