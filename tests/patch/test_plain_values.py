@@ -138,3 +138,51 @@ def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, text, defer(text, 10))
     assert "[value.item() for value in pending_losses]" in patched_text(patch)
     assert assert_same(tmp_path, text, patch).ending == ""
+
+
+CHANGES = {
+    "a step": "other.step()",
+    "a function": "wipe()",
+    "a method": "keeper.decay()",
+    "another name": "parts[0][0] = 0.5 * parts[0][0]",
+    "a function of torch": "torch._foreach_mul_(parts, 0.5)",
+    "an argument of torch": "torch.mul(scale.detach(), 0.5, out=parts[0])",
+}
+BEFORE_AND_AFTER = """
+scale = torch.ones(1)
+parts = [scale]
+class Keeper:
+    def __init__(self, held):
+        self.held = held
+    def decay(self):
+        self.held.mul_(0.9)
+keeper = Keeper(scale)
+def wipe():
+    scale.fill_(scale[0] * 0.8)
+rate = torch.ones((), requires_grad=True)
+other = torch.optim.SGD([rate], lr=0.1)
+def main():
+    rows = []
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        other.zero_grad()
+        loss = criterion(model(x), y) * rate * scale.sum()
+        rows.append(VALUE.item())  # fires
+        loss.backward()
+        CHANGE
+        optimizer.step()
+        rows.append(loss.item())  # fires
+    print(rows)
+main()
+"""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("value", ["rate", "scale", "(scale * 2)"])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_value_is_taken_where_the_script_reads_it(name: str, value: str, checked: bool, tmp_path: Path) -> None:
+    text = script(BEFORE_AND_AFTER.replace("VALUE", value).replace("CHANGE", CHANGES[name]))
+    patch = patch_of(tmp_path, text, defer(text, 10), checked=checked)
+    assert patch.hunks
+    assert "tracelens_runtime" not in patched_text(patch)
+    assert assert_same(tmp_path, text, patch).ending == ""

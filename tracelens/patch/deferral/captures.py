@@ -37,6 +37,9 @@ class Capture:
     """To evaluate it may change what other captures see: none of those before it serves for a place after it."""
     moment: int = 0
     """How many loud captures come before it."""
+    at: cst.CSTNode | None = None
+    """The statement in whose place the value is taken, under the name `early`; None: where it starts to wait."""
+    early: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, key, meets, rebound, variables, walk, written
+from tracelens.patch.code.names import dotted, key, meets, rebound, targets, variables, walk, written
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.outside import FILES, OUTPUT, words
 from tracelens.patch.deferral import value_types
@@ -30,8 +30,6 @@ _ENDLESS = words("range count cycle repeat iter")
 """Loops over these may run for all steps of a training, in which a list that is read after the loop grows."""
 _JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
 _RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
-_LEAVES_TENSORS = words("backward scale item detach")
-"""Calls that leave the tensor in front of them, or in their arguments, as it is."""
 
 
 @dataclass(frozen=True)
@@ -187,15 +185,21 @@ def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | 
     captures: dict[str, Capture] = {}
     for run in runs:
         for capture in run.captures:
-            if run is not runs[-1] and not _stays_the_same(facts, capture, between):
-                return None
-            _add(captures, facts, capture)
+            early = run is not runs[-1] and not _stays_the_same(facts, capture, between)
+            _add(captures, facts, _taken_early(captures, facts, capture, run) if early else capture)
     return StatementRun(tuple(node for run in runs for node in run.statements), tuple(captures.values()))
+
+
+def _taken_early(captures: dict[str, Capture], facts: LoopFacts, capture: Capture, run: StatementRun) -> Capture:
+    """The value as it is where its own statement stands: what follows there may change it, as a step a parameter."""
+    taken = {name for one in captures.values() for name in (one.name, one.early)}
+    name = unused_name(f"kept_{capture.name.removesuffix('_value')}", facts.taken, taken)
+    return replace(capture, at=run.statements[-1], early=name)
 
 
 def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> None:
     for name, known in captures.items():
-        if (known.text, known.read) == (capture.text, capture.read):
+        if (known.text, known.read, known.at) == (capture.text, capture.read, capture.at):
             captures[name] = replace(known, nodes=(*known.nodes, *capture.nodes))
             return
     name = unused_name(capture.name, captures, facts.taken) if capture.name in captures else capture.name
@@ -203,35 +207,27 @@ def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> No
 
 
 def _stays_the_same(facts: LoopFacts, capture: Capture, between: Sequence[cst.CSTNode]) -> bool:
-    """Whether a value can be taken after some statements as well as before them: a name that they leave alone."""
+    """Whether a value can be taken after some statements as well as before them: a name that they leave alone.
+
+    A tensor is what its memory holds, which any call may change, and any store: whoever has it by another name.
+    """
     value = capture.value
     if not isinstance(value, cst.Name):
         return False
     parts = [part for node in between for part in walk(node)]
-    if any(
-        value.value in rebound(part) for part in parts if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With))
-    ):
+    statements = [part for part in parts if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With))]
+    if any(value.value in rebound(part) for part in statements):
         return False
-    if capture.read and any(_in_place(facts, part) for part in parts):
-        return False
-    mentions = [part for part in parts if isinstance(part, cst.Name) and part.value == value.value]
-    return not capture.read or all(_leaves_tensor(facts, mention) for mention in mentions)
+    return not capture.read or not any(_may_store(part) for part in (*parts, *statements))
 
 
-def _in_place(facts: LoopFacts, part: cst.CSTNode) -> bool:
-    """Whether a tensor may be changed, under whatever name: `x.mul_(2)`, `x *= 2`."""
-    if isinstance(part, cst.AugAssign):
-        return not value_types.is_number(part.target, facts)
-    called = part.func.attr.value if isinstance(part, cst.Call) and isinstance(part.func, cst.Attribute) else ""
-    return called.endswith("_") and not called.endswith("__")
-
-
-def _leaves_tensor(facts: LoopFacts, mention: cst.Name) -> bool:
-    parent = facts.source.parent(mention)
-    if isinstance(parent, cst.Attribute):
-        return parent.value is not mention or parent.attr.value in _LEAVES_TENSORS
-    call = facts.source.parent(parent) if isinstance(parent, cst.Arg) else None
-    return isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] in _LEAVES_TENSORS
+def _may_store(part: cst.CSTNode) -> bool:
+    """Whether the memory of some tensor may be another afterwards."""
+    if isinstance(part, (cst.Call, cst.AugAssign, cst.Del, cst.With)):
+        return True
+    return isinstance(part, (cst.Assign, cst.AnnAssign, cst.For)) and not all(
+        isinstance(target, cst.Name) for target in targets(part)
+    )
 
 
 def _fits(facts: LoopFacts, capture: Capture) -> bool:

@@ -67,7 +67,7 @@ class _List:
 
     def entry(self) -> str:
         """What is appended in each batch."""
-        kept = [_kept(self.facts, capture) for capture in self.run.captures]
+        kept = [capture.early or _kept(self.facts, capture) for capture in self.run.captures]
         return kept[0] if len(kept) == 1 else f"({', '.join(kept)})"
 
     def read(self, indent: str, comments: bool = True) -> str:
@@ -287,7 +287,14 @@ class _Writer:
         return Splice(*span, text if whole else text.removesuffix("\n"))
 
     def _removed(self, one: _List) -> list[Splice]:
-        return [Splice(*_lines_of(self.source, node), "") for node in one.run.statements[:-1]]
+        """The statements that wait are gone from their places, where some of their values are taken."""
+        return [self._early(one, node) for node in one.run.statements[:-1]]
+
+    def _early(self, one: _List, node: cst.CSTNode) -> Splice:
+        indent = self.source.indentation(node)
+        taken = (capture for capture in one.run.captures if capture.at is node)
+        text = "".join(f"{indent}{capture.early} = {_kept(self.facts, capture)}\n" for capture in taken)
+        return Splice(*_lines_of(self.source, node), text)
 
 
 def _together(lists: Sequence[_List]) -> StatementRun:
