@@ -47,6 +47,18 @@ BOUND_TWICE = TWO.replace(
     "return loss.item(), (out.argmax(1) == y).sum().item()  # fires",
     "value = loss.item()  # fires\n    hits = (out.argmax(1) == y).sum().item()  # fires\n    return value, hits",
 )
+RUNNING = """
+running = torch.zeros(())
+def measure():
+    running.add_(1.0)
+    return running
+def train_step(x, y):
+    STEP
+    first = {first}.item()  # fires
+    second = {second}.item()  # fires
+    return first, second
+"""
+UNPACKED = "before, after = train_step(x, y)\n        history.append((before, after))"
 LOOP = """
 def main():
     total, history = 0.0, []
@@ -92,6 +104,18 @@ STAYS = {
         "total += train_step(x, y)",
     ),
     "beside a tensor": (TWO.replace("loss.item(), (", "loss.item(), loss, ("), "total += train_step(x, y)[0]"),
+    "returned only below a condition": (
+        ONE.replace("    return", "    if len(seen) % 3:\n        return") + "seen = []\n",
+        "seen.append(x)\n        history.append(train_step(x, y))",
+    ),
+    "two reads of one memory": (RUNNING.format(first="running", second="running.add_(loss.detach())"), UNPACKED),
+    "two reads of what a function changes": (RUNNING.format(first="measure()", second="measure()"), UNPACKED),
+    "two reads in the other order": (
+        RUNNING.format(first="running.add_(loss.detach())", second="running").replace(
+            "return first, second", "return second, first"
+        ),
+        UNPACKED,
+    ),
     "rounded": (ONE.replace("loss.item()", "round(loss.item(), 3)"), "total += train_step(x, y)"),
     "a tuple that is kept": (TWO, "history.append(train_step(x, y))"),
     "the value decides": (ONE, "value = train_step(x, y)\n        if value < 0.5:\n            break"),
@@ -125,6 +149,26 @@ def test_a_step_function_stays_where_its_value_is_needed_or_others_may_use_it(na
     patch = patch_of(tmp_path, text)
     assert patch.empty
     assert patch.declined
+
+
+@pytest.mark.parametrize("first", ["running", "measure()", "keeper.grown()"])
+@pytest.mark.parametrize("form", ["{first}.item(), {second}.item()", "{{1: {first}.item(), 2: {second}.item()}}"])
+def test_two_reads_of_one_memory_stay_in_the_function(form: str, first: str, tmp_path: Path) -> None:
+    second = first if "(" in first else "running.add_(loss.detach())"
+    unpacked = (
+        "found = train_step(x, y)\n    one, two = found.values()" if "{{" in form else "one, two = train_step(x, y)"
+    )
+    text = script(
+        "running = torch.zeros(())\nclass Keeper:\n    total = running\n    def grown(self):\n"
+        "        self.total.add_(1)\n        return self.total\nkeeper = Keeper()\n"
+        "def measure():\n    running.add_(1.0)\n    return running\ndef train_step(x, y):\n    STEP\n"
+        f"    return {form.format(first=first, second=second)}  # fires\n"
+        f"history = []\nfor x, y in loader:\n    {unpacked}\n"
+        "    history.append((float(one), float(two)))\nprint(history)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    if patch.hunks:
+        assert assert_same(tmp_path, text, patch).ending == ""
 
 
 def test_a_method_that_only_its_object_calls(tmp_path: Path) -> None:

@@ -320,3 +320,12 @@ def test_settings_and_arrays_of_lists_stay_what_they_are(monkeypatch: pytest.Mon
         return len(spent)
 
     assert calls(12) < 4_000, "an array of a list is no list, and a setting is a number"
+
+
+def test_a_class_whose_name_comes_to_mean_what_is_made_of_it() -> None:
+    code = (
+        "class Meter:\n    total = 0.0\n    def update(self, value):\n        self.total += value\n"
+        "class Quiet(Meter):\n    pass\nclass Loud(Quiet, Meter):\n    pass\nMeter = Quiet\nQuiet = Loud\n"
+    )
+    case = Case("STEP\nmeter.update(loss.item())  # later", code, "meter = Meter()")
+    assert asked(one_file(case, SURROUNDINGS["function"])).tier == "safe"

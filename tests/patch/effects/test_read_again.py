@@ -76,3 +76,13 @@ def test_settings_that_are_only_read_stay_proved(source: str) -> None:
     body = "STEP\nprint(loss.item(), state['name'], f\"{state['lr']}\")  # later\nfactor = state['lr'] * 2\ntotal = i"
     answer = asked(one_file(Case(body, CODE, f"state = {SOURCES[source]}"), SURROUNDINGS["function"]))
     assert answer.tier == "safe", answer
+
+
+@pytest.mark.parametrize("mode", ["mmap_mode='r+'", "mmap_mode=mode", "'r+'"])
+def test_an_array_that_is_a_file_is_written_where_the_file_is(mode: str) -> None:
+    case = Case(
+        "STEP\nkept[i] = loss.item()  # later\nif i % 5 == 4:\n    print(np.load('x.npy').sum())",
+        CODE + "mode = 'r+'\n",
+        f"kept = np.load('x.npy', {mode})",
+    )
+    assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"

@@ -185,7 +185,7 @@ def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | 
     captures: dict[str, Capture] = {}
     for run in runs:
         for capture in run.captures:
-            early = run is not runs[-1] and not _stays_the_same(facts, capture, between)
+            early = run is not runs[-1] and not _stays_the_same(capture, between)
             _add(captures, facts, _taken_early(captures, facts, capture, run) if early else capture)
     return StatementRun(tuple(node for run in runs for node in run.statements), tuple(captures.values()))
 
@@ -206,7 +206,7 @@ def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> No
     captures[name] = replace(capture, name=name)
 
 
-def _stays_the_same(facts: LoopFacts, capture: Capture, between: Sequence[cst.CSTNode]) -> bool:
+def _stays_the_same(capture: Capture, between: Sequence[cst.CSTNode]) -> bool:
     """Whether a value can be taken after some statements as well as before them: a name that they leave alone.
 
     A tensor is what its memory holds, which any call may change, and any store: whoever has it by another name.

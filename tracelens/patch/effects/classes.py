@@ -38,15 +38,18 @@ def order(made: Class, memory: Memory, unit: Unit) -> tuple[Object, ...]:
 
 def _order(made: Class, memory: Memory, unit: Unit) -> tuple[Object, ...]:
     found: list[Object] = []
-    waiting: list[Object] = [made]
-    while waiting:
-        current = waiting.pop(0)
+    waiting: list[tuple[Object, ...]] = [(made,)]
+    """Classes with those that are made of them: one whose base's name comes to mean itself is no base of its own."""
+    looked_at = 0
+    while waiting and looked_at < MAX_BASES**2:
+        path = waiting.pop(0)
+        current, looked_at = path[0], looked_at + 1
         if current in found:
             found.remove(current)
         found.append(current)
         if isinstance(current, Class) and len(found) < MAX_BASES:
             bases = [memory.read(current, f"{BASES}{number}", unit) for number in range(len(current.node.bases))]
-            waiting = [base for several in bases for base in several] + waiting
+            waiting = [(base, *path) for several in bases for base in several if base not in path] + waiting
     return tuple(found)
 
 

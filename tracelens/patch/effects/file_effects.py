@@ -15,12 +15,13 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
+from tracelens.patch.effects.deeds import Deeds
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, judge
 from tracelens.patch.effects.names import module_of
-from tracelens.patch.effects.objects import READS, WRITES, Callbacks, Effect, Module, Name
+from tracelens.patch.effects.objects import READS, UNKNOWN, WRITES, Callbacks, Effect, Module, Name
 from tracelens.patch.effects.ordinary import hides, unusual
-from tracelens.patch.effects.places import function_of, functions_around, functions_with_loops, loop_at
+from tracelens.patch.effects.places import Span, function_of, functions_around, functions_with_loops, loop_at, nodes_in
 from tracelens.patch.effects.project import Project, ProjectFile
 from tracelens.patch.effects.reached import Reached
 from tracelens.patch.effects.reasons import Reason, not_known
@@ -85,6 +86,20 @@ class FileEffects:
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
+
+    def changes_nothing(self, span: Span) -> bool:
+        """Whether what stands there leaves everything as it was, for certain: tensors, objects, variables of others."""
+        file = self.project.file(self.path)
+        tree = file.tree if file is not None else None
+        node = next(nodes_in(tree, span), None) if tree is not None else None
+        if tree is None or node is None:
+            return False
+        analysis = self._together or self._analysed_alone(tree, node)
+        if analysis is None:
+            return False
+        asked = (Deeds(analysis.memory, unit, ()) for unit in units_of(analysis, tree, node))
+        deeds = (deed for one in asked for deed in one.chosen_deeds(span.holds))
+        return all(deed.effect.kind not in (WRITES, UNKNOWN) for deed in deeds)
 
     def reached(self, line: int) -> Reached | None:
         """What is known behind the names of the loop that starts there; None where nothing is."""

@@ -55,6 +55,10 @@ def _allow(call: LibraryCall) -> Objects:
 
 
 def _numpy_load(call: LibraryCall) -> Objects:
+    """With `mmap_mode="r+"` the array is the file: whatever has that open is written to."""
+    mode = _word(call, "mmap_mode")
+    if len(call.given.positional) > 1 or not (mode is None or any(_constant(mode, one) for one in (None, "r", "c"))):
+        return call.dispatch.unknown("`numpy.load`", NONE, call.here)
     word = _word(call, "allow_pickle")
     hidden = bool(call.given.rest) or len(call.given.positional) > _PICKLES
     return _data(call) if not hidden and (word is None or _constant(word, False)) else _anything(call)

@@ -97,7 +97,7 @@ def step_functions(source: SourceFile) -> Iterator[StepFunction]:
 def _returned(
     source: SourceFile, function: cst.FunctionDef
 ) -> tuple[type[cst.BaseExpression], tuple[cst.Call, ...]] | None:
-    """The reads of the function's only `return`, which nothing but conditions is around."""
+    """The reads of the function's only `return`, its last statement: one that is below a condition gives None else."""
     inside = list(own_nodes(function))
     returns = [node for node in inside if isinstance(node, cst.Return)]
     plain = (
@@ -105,11 +105,9 @@ def _returned(
     )
     if len(returns) != 1 or not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in inside):
         return None
-    for above in source.ancestors(returns[0]):
-        if above is function:
-            break
-        if not isinstance(above, (cst.SimpleStatementLine, cst.IndentedBlock, cst.If, cst.Else)):
-            return None
+    line = source.parent(returns[0])
+    if line is not function.body.body[-1]:
+        return None
     value = returns[0].value
     parts: list[cst.BaseExpression] = []
     if isinstance(value, cst.Tuple):
@@ -124,6 +122,8 @@ def _returned(
     reads = [part for part in parts if isinstance(part, cst.Call) and _is_item(part)]
     if not reads or len(reads) < len(parts) or value is None:
         return None
+    if len(reads) > 1 and not all(source.effects.changes_nothing(source.place(read)) for read in reads):
+        return None  # what the second computes may change the first, which is read after both
     return (type(value) if isinstance(value, (cst.Tuple, cst.Dict)) else cst.Call), tuple(reads)
 
 
