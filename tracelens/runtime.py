@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import operator
 import os
 import signal
 import threading
@@ -440,10 +441,10 @@ def _snapshot(value: Any) -> Any:
         return value.clone()  # stays on its device, unread
     if type(value) in (list, tuple):
         items = [_snapshot(item) for item in value]
-        return _LIVE if any(item is _LIVE for item in items) else type(value)(items)
+        return _LIVE if any(item is _LIVE for item in items) else _Copy(value, items)
     if type(value) is dict:
         items = [_snapshot(item) for item in value.values()]
-        return _LIVE if any(item is _LIVE for item in items) else dict(zip(value, items, strict=True))
+        return _LIVE if any(item is _LIVE for item in items) else _Copy(value, items)
     return _LIVE
 
 
@@ -466,8 +467,29 @@ def _small(value: torch.Tensor) -> bool:
     return bool(value.numel() <= MAX_KEPT_ELEMENTS)
 
 
+class _Copy:
+    """A list, tuple or dict as it was. The object itself is handed over where it is still the same by then: statements
+    may keep it, and what changes it after the loop is seen by all who have it."""
+
+    __slots__ = ("items", "keys", "own")
+
+    def __init__(self, own: Any, items: list[Any]) -> None:
+        self.own, self.items = own, items
+        self.keys = list(own) if type(own) is dict else None
+
+    def settled(self) -> Any:
+        items = [_settled(item) for item in self.items]
+        keys, now = (list(self.own), list(self.own.values())) if self.keys is not None else (None, list(self.own))
+        same = keys == self.keys and len(now) == len(items) and all(map(operator.is_, now, items))
+        if same:
+            return self.own
+        return dict(zip(self.keys, items, strict=True)) if self.keys is not None else type(self.own)(items)
+
+
 def _settled(value: Any) -> Any:
     """The value, with what was pending in it, also in a list or dict of values; the object itself where nothing was."""
+    if isinstance(value, _Copy):
+        return value.settled()
     if isinstance(value, (_Pending, _AtOnce)):
         return value.value
     if type(value) not in (list, tuple, dict) or not any(
@@ -486,6 +508,8 @@ def _parts(values: Iterable[Any]) -> Iterator[Any]:
             yield from _parts(value)
         elif type(value) is dict:
             yield from _parts(value.values())
+        elif isinstance(value, _Copy):
+            yield from _parts(value.items)
         else:
             yield value
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import patch_of, script
+from tests.support.patching import assert_same, patch_of, script
 
 LOOKS = {
     "a copy": "shutil.copyfile('run.log', 'copy.log')",
@@ -62,3 +62,43 @@ def test_a_handler_that_begins_new_files_is_ordinary(tmp_path: Path) -> None:
         "import logging.handlers\nlogging.getLogger().addHandler(logging.handlers.RotatingFileHandler('run.log'))"
     )
     assert tiers(tmp_path, rotating, "pass") == {"safe"}
+
+
+CALLERS = {
+    "the file": (
+        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(filename)s %(module)s %(message)s')",
+        "logging",
+    ),
+    "by a logger": (
+        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(filename)s %(message)s')",
+        "log",
+    ),
+    "in braces": (
+        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='{{filename}} {{message}}', style='{{')",
+        "log",
+    ),
+    "of an object": (
+        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(module)s %(message)s')",
+        "owner.log",
+    ),
+    "of a text": (
+        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(' + 'filename' + ')s %(message)s')",
+        "log",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_a_line_that_names_its_file_names_the_script(name: str, tmp_path: Path) -> None:
+    setting, logger = CALLERS[name]
+    text = script(
+        "import logging, sys\n"
+        f"{setting.replace('{{', '{').replace('}}', '}')}\n"
+        "log = logging.getLogger(__name__)\nclass Owner:\n    def __init__(self):\n"
+        "        self.log = logging.getLogger('owner')\nowner = Owner()\ndef main():\n    for x, y in loader:\n"
+        f"        STEP\n        {logger}.info('loss %.4f', loss.item())  # fires\nmain()\n",
+        batches=4,
+    )
+    patch = patch_of(tmp_path, text, checked=False)
+    assert patch.files
+    assert assert_same(tmp_path, text, patch).ending == ""

@@ -7,6 +7,7 @@ expression has the same value in both.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import libcst as cst
@@ -20,6 +21,9 @@ from tracelens.patch.loop import host
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, Suspected
+
+_RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
+_RATE_IS_TENSOR = re.compile(r"\blr[\"']?\s*[]=:)]+\s*torch\.")
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,19 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
 
 def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether a value may share its memory with a tensor that lasts: `model.bias.detach()`, `inputs[0]`."""
+    if value_types.is_number(node, facts):
+        return False
+    if facts.may_change(node) or (is_rate(node, facts) and _RATE_IS_TENSOR.search(facts.source.project_text)):
+        return True
     inner = node.func if isinstance(node, cst.Call) else node
     if isinstance(inner, cst.Attribute):
         return shares_memory(inner.attr.value)
     return isinstance(node, cst.Subscript) and value_types.is_tensor(node.value, facts)
+
+
+def is_rate(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a value is a learning rate, which is a number unless the optimizer is told to keep it in a tensor."""
+    return bool(_RATE.search(facts.source.code(node)))
 
 
 def _is_added_to(node: cst.BaseExpression, text: str, facts: LoopFacts) -> bool:

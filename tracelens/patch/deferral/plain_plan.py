@@ -7,7 +7,6 @@ the script runs. Nothing wraps the loop's iterator here, so what waits when an e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,7 @@ from tracelens.patch.code.names import dotted, key, meets, rebound, targets, var
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.outside import FILES, OUTPUT, words
 from tracelens.patch.deferral import value_types
-from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.deferral.captures import Capture, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.proof import judged
@@ -29,7 +28,6 @@ from tracelens.patch.loop.loops import head
 _ENDLESS = words("range count cycle repeat iter")
 """Loops over these may run for all steps of a training, in which a list that is read after the loop grows."""
 _JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
-_RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,12 @@ class PlainPlan:
     @property
     def rates(self) -> tuple[str, ...]:
         """Learning rates that are kept, and taken for numbers."""
-        return self._told(lambda one, facts: not one.read and not _is_number(one, facts) and is_rate(facts, one))
+        return self._told(lambda one, facts: not one.read and not _is_number(one, facts) and is_rate(one.value, facts))
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """Other values that are kept as they are, and taken for numbers or texts."""
-        return self._told(lambda one, facts: not one.read and not _is_number(one, facts) and not is_rate(facts, one))
+        return self._told(lambda one, facts: not (one.read or _is_number(one, facts) or is_rate(one.value, facts)))
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -233,7 +231,7 @@ def _may_store(part: cst.CSTNode) -> bool:
 def _fits(facts: LoopFacts, capture: Capture) -> bool:
     """Whether a value can wait in a list as it is: a tensor of one number, a number, or what may be one."""
     if not capture.read:
-        return _is_number(capture, facts) or is_rate(facts, capture) or _may_be_number(capture.value, facts)
+        return _is_number(capture, facts) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
     value = capture.value
     tensor = value_types.is_tensor(value, facts) or (capture.read == "item" and not _may_be_array(value, facts))
     known = {
@@ -276,11 +274,6 @@ def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:
         for capture in run.captures
     )
     return StatementRun(run.statements, tuple(captures))
-
-
-def is_rate(facts: LoopFacts, capture: Capture) -> bool:
-    """Whether a value is a learning rate, which is a number unless the optimizer is told to keep it in a tensor."""
-    return bool(_RATE.search(facts.source.code(capture.value)))
 
 
 # ------------------------------------------------------------------------- what an exception would lose

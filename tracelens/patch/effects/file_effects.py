@@ -23,7 +23,7 @@ from tracelens.patch.effects.objects import READS, UNKNOWN, WRITES, Callbacks, E
 from tracelens.patch.effects.ordinary import hides, unusual
 from tracelens.patch.effects.places import Span, function_of, functions_around, functions_with_loops, loop_at, nodes_in
 from tracelens.patch.effects.project import Project, ProjectFile
-from tracelens.patch.effects.reached import Reached
+from tracelens.patch.effects.reached import Reached, filled_in_place
 from tracelens.patch.effects.reasons import Reason, not_known
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
@@ -92,7 +92,7 @@ class FileEffects:
         file = self.project.file(self.path)
         tree = file.tree if file is not None else None
         node = next(nodes_in(tree, span), None) if tree is not None else None
-        if tree is None or node is None:
+        if tree is None or node is None or any(map(filled_in_place, ast.walk(node))):
             return False
         analysis = self._together or self._analysed_alone(tree, node)
         if analysis is None:

@@ -18,7 +18,7 @@ from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
 from tracelens.patch.effects.kinds import Kinds
-from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Unit
+from tracelens.patch.effects.memory import ANY_DATA, DATA, SHARED, WEIGHTS, Unit, is_tensor
 from tracelens.patch.effects.objects import (
     CLOCK,
     COLLECTIVE,
@@ -35,6 +35,7 @@ from tracelens.patch.effects.objects import (
     Effect,
     Instance,
     Module,
+    Name,
     Object,
     Thing,
     Unknown,
@@ -43,6 +44,7 @@ from tracelens.patch.effects.places import Loop, Span, nodes_in, span_of
 
 OUTPUT_KEY, FILES_KEY, EVERYTHING_KEY = "<output>", "<files>", "<everything>"
 _OF_KINDS: Mapping[str, str] = {OUTPUT: OUTPUT_KEY, DISK_READ: FILES_KEY, DISK_WRITE: FILES_KEY, NAMES: EVERYTHING_KEY}
+_NAME_CALLERS = ("<logger>", "logging.", "loguru.", "absl.", "warnings.")
 _NAMELESS = (DATA, ANY_DATA, WEIGHTS)
 """In place of many tensors: who touches one of them need not meet who touches another."""
 
@@ -129,6 +131,39 @@ class Reached:
         if node is None or span_of(node) != span:
             return UNKNOWN
         return meet(self._kinds.asked(unit, node) for unit in self.units)
+
+    def may_name_caller(self, span: Span) -> bool:
+        """Whether what is called there may look at who calls it, as a logger does; so may what nobody can tell."""
+        node = next((one for one in nodes_in(self.loop, span) if isinstance(one, ast.Call)), None)
+        called = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node.func)}
+        return not called or any(
+            isinstance(one, Unknown) or (isinstance(one, Name) and one.full.startswith(_NAME_CALLERS)) for one in called
+        )
+
+    def may_change(self, span: Span) -> bool:
+        """Whether a tensor of the loop may be changed in place: in the loop, or anywhere if it is told from others."""
+        node = next((one for one in nodes_in(self.loop, span) if isinstance(one, ast.expr)), None)
+        objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
+        nameless = {SHARED if isinstance(one, Unknown) else one for one in objects if not is_tensor(one)}
+        return not nameless.isdisjoint(self._filled_in_loop) or not objects.isdisjoint(self._filled)
+
+    @cached_property
+    def _filled(self) -> frozenset[Object]:
+        """The tensors that any code of the project changes in place."""
+        effects = (effect for summary in self.memory.summaries.values() for _, effect in summary.effects)
+        filled = (one.target for one in effects if _fills(one))
+        return frozenset(one for one in filled if one is not None and is_tensor(one))
+
+    @cached_property
+    def _filled_in_loop(self) -> frozenset[Object]:
+        """What stands for many tensors, of which the loop changes some in place."""
+        inside = tuple(ast.walk(self.loop))
+        wanted = frozenset(inside)
+        deeds = (deed for unit in self.units for deed in Deeds(self.memory, unit, ()).chosen_deeds(wanted.__contains__))
+        found = {deed.effect.target for deed in deeds if _fills(deed.effect) and not deed.perhaps}
+        owners = [one for one in map(filled_in_place, inside) if one is not None]
+        found |= {one for unit in self.units for node in owners for one in self.analysis.value(unit, node)}
+        return frozenset(one for one in found if one in (*_NAMELESS, SHARED))
 
     @cached_property
     def _kinds(self) -> Kinds:
@@ -280,6 +315,19 @@ class Reached:
         if one in self._receivers:
             return ("self",)
         return self._names.get(one) or ((f"<{one.number}>",) if _can_change(one) else ())
+
+
+def _fills(effect: Effect) -> bool:
+    """Whether an effect is that of changing an object in place, not that of giving a variable another one."""
+    return effect.kind == WRITES and effect.field.startswith(("<", "["))
+
+
+def filled_in_place(node: ast.AST) -> ast.expr | None:
+    """What `x.fill_(7)` changes: of data that nobody tells from other data no change is entered."""
+    method = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(method, ast.Attribute) or not method.attr.endswith("_") or method.attr.endswith("__"):
+        return None
+    return method.value
 
 
 def _can_change(one: Object) -> bool:

@@ -187,6 +187,14 @@ class LoopFacts:
         """What a value in the loop certainly is: a tensor, a number."""
         return self._reached.kind(self.source.place(node)) if self._reached is not None else UNKNOWN
 
+    def may_name_caller(self, call: cst.Call) -> bool:
+        """Whether what is called may look at who calls it, as a logger does."""
+        return self._reached is None or self._reached.may_name_caller(self.source.place(call))
+
+    def may_change(self, node: cst.CSTNode) -> bool:
+        """Whether what an expression stands for may be a tensor that is changed in place."""
+        return self._reached is not None and self._reached.may_change(self.source.place(node))
+
     def alone(self, node: cst.CSTNode) -> Behind:
         """The same for a call or an attribute apart from its parts, which may be evaluated before."""
         return self._reached.at(self.source.place(node)) if self._reached is not None else NOTHING
