@@ -65,26 +65,11 @@ def test_a_handler_that_begins_new_files_is_ordinary(tmp_path: Path) -> None:
 
 
 CALLERS = {
-    "the file": (
-        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(filename)s %(module)s %(message)s')",
-        "logging",
-    ),
-    "by a logger": (
-        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(filename)s %(message)s')",
-        "log",
-    ),
-    "in braces": (
-        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='{{filename}} {{message}}', style='{{')",
-        "log",
-    ),
-    "of an object": (
-        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(module)s %(message)s')",
-        "owner.log",
-    ),
-    "of a text": (
-        "logging.basicConfig(stream=sys.stdout, level='INFO', force=True, format='%(' + 'filename' + ')s %(message)s')",
-        "log",
-    ),
+    "the file": ("format='%(filename)s %(module)s %(message)s'", "logging"),
+    "by a logger": ("format='%(filename)s %(message)s'", "log"),
+    "in braces": ("format='{filename} {message}', style='{'", "log"),
+    "of an object": ("format='%(module)s %(message)s'", "owner.log"),
+    "of a text": ("format='%(' + 'filename' + ')s %(message)s'", "log"),
 }
 
 
@@ -93,7 +78,7 @@ def test_a_line_that_names_its_file_names_the_script(name: str, tmp_path: Path) 
     setting, logger = CALLERS[name]
     text = script(
         "import logging, sys\n"
-        f"{setting.replace('{{', '{').replace('}}', '}')}\n"
+        f"logging.basicConfig(stream=sys.stdout, level='INFO', force=True, {setting})\n"
         "log = logging.getLogger(__name__)\nclass Owner:\n    def __init__(self):\n"
         "        self.log = logging.getLogger('owner')\nowner = Owner()\ndef main():\n    for x, y in loader:\n"
         f"        STEP\n        {logger}.info('loss %.4f', loss.item())  # fires\nmain()\n",
