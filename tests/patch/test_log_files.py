@@ -87,3 +87,24 @@ def test_a_line_that_names_its_file_names_the_script(name: str, tmp_path: Path) 
     patch = patch_of(tmp_path, text, checked=False)
     assert patch.files
     assert assert_same(tmp_path, text, patch).ending == ""
+
+
+FUNCTIONS = {
+    "in percent": ("format='%(funcName)s %(message)s'", "info('loss %.4f', loss.item())"),
+    "by its level": ("format='%(funcName)s %(message)s'", "log(logging.INFO, 'loss %.4f', loss.item())"),
+    "in braces": ("format='{funcName} {message}', style='{'", "info('loss %.4f', loss.item())"),
+    "the line": ("format='{lineno} {message}', style='{'", "info('loss %.4f', loss.item())"),
+    "in dollars": ("format='$funcName $message', style='$'", "info('loss %.4f', loss.item())"),
+    "put together": ("format=' '.join(f'%({one})s' for one in ('funcName', 'message'))", "info(str(loss.item()))"),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_line_that_names_its_function_is_written_by_it(name: str, tmp_path: Path) -> None:
+    setting, call = FUNCTIONS[name]
+    text = script(
+        f"import logging, sys\nlogging.basicConfig(stream=sys.stdout, level='INFO', {setting})\n"
+        f"log = logging.getLogger(__name__)\ndef main():\n    for x, y in loader:\n        STEP\n"
+        f"        log.{call}  # fires\nmain()\n"
+    )
+    assert not patch_of(tmp_path, text).files

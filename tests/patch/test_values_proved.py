@@ -233,3 +233,45 @@ def test_what_is_proved_is_read_in_one_stack(name: str, tmp_path: Path) -> None:
         indent = line[: len(line) - len(line.lstrip())]
         lines.append(textwrap.indent(loop, indent) if line.strip() == "LOOP" else line)
     assert "torch.stack(pending_losses).tolist()" in _same(script("\n".join(lines)), OWN_FILE, tmp_path)
+
+
+FACTORS = {
+    "a weight that a function gives": "weight = annealed(step)\nloss = criterion(model(x), y) * weight",
+    "a weight of an array": "weight = np.interp(step, [0, 20], [0.1, 1.0])\nloss = criterion(model(x), y) * weight",
+    "a weight of a generator": "weight = next(weights)\nloss = weight * criterion(model(x), y)",
+    "a part that is a number at times": (
+        "weight = penalty(step)\nloss = criterion(model(x), y) + weight\n"
+        "if isinstance(weight, torch.Tensor) and weight.requires_grad:\n    weight.backward(retain_graph=True)"
+    ),
+    "a length": "weight = y.ne(0).sum() if step % 2 else len(y)\nloss = criterion(model(x), y) / weight",
+}
+FACTOR = """
+import numpy as np
+weights = (0.1 * i for i in range(100))
+def annealed(step):
+    return min(1.0, step / 10)
+def penalty(step):
+    return 0.0 if step % 3 else model.weight.pow(2).mean()
+def main():
+    history = {{"weight": 0.0, "loss": 0.0}}
+    for step, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+{lines}
+        loss.backward()
+        optimizer.step()
+        history["loss"] += loss.item()  # fires
+        history["weight"] += float(weight)  # fires
+    print(history)
+main()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_factor_of_a_loss_need_not_be_a_tensor(name: str, checked: bool, tmp_path: Path) -> None:
+    text = script(FACTOR.format(lines=textwrap.indent(FACTORS[name], " " * 8)).replace("weights = (", "_weights = ("))
+    text = text.replace("next(weights)", "next(_weights)")
+    patch = patch_of(tmp_path, text, checked=checked)
+    if patch.files:
+        assert assert_same(tmp_path, text, patch).ending == ""

@@ -25,6 +25,7 @@ matplotlib.rcParams = {}
 config.step = 3
 os.environ['WORLD_SIZE'] = '1'
 sys.stdout.flush()
+labels[torch.rand(8) < 0.3] = -100
 state.step = state.step + 1
 self.step = lambda: 1
 n = sum(p.numel() for p in model.parameters())

@@ -8,6 +8,7 @@ makes it does, and of what nobody can tell where no class of the project has suc
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from functools import cache, cached_property
 
 from tracelens.patch.effects import classes
@@ -35,6 +36,7 @@ def _words(text: str) -> frozenset[str]:
 
 
 _SIZE = "size(…)"
+_BRANCHES = (ast.If, ast.IfExp, ast.While)
 _TENSORS_ONLY = _words(
     f"{_SIZE} backward detach grad_fn is_cuda view_as expand_as unsqueeze masked_fill softmax log_softmax"
 )
@@ -107,6 +109,17 @@ class Evidence:
         return frozenset(out | (_TENSORS_ONLY if "__getattr__" in out else frozenset()))
 
 
+def _asked_in(branch: ast.If | ast.IfExp | ast.While) -> Iterator[ast.AST]:
+    """The uses of a name below a condition on it: `if torch.is_tensor(extra): extra.backward()` says nothing else."""
+    asked = {part.id for part in ast.walk(branch.test) if isinstance(part, ast.Name)}
+    for node in ast.walk(branch):
+        owner = node.func if isinstance(node, ast.Call) else node
+        named = [owner.value] if isinstance(owner, ast.Attribute) else []
+        named += node.args[:1] if isinstance(node, ast.Call) else []
+        if any(isinstance(one, ast.Name) and one.id in asked for one in named):
+            yield node
+
+
 def _asks_size(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "size" and bool(call.args)
 
@@ -124,7 +137,9 @@ def _uses(code: ast.AST) -> dict[str, tuple[frozenset[str], tuple[ast.Call, ...]
     """By name, the members that a function asks of it, and the calls that let it go backward."""
     used: dict[str, set[str]] = {}
     backward: dict[str, list[ast.Call]] = {}
-    for node in nodes_of(code):  # type: ignore[arg-type]
+    nodes = tuple(nodes_of(code))  # type: ignore[arg-type]
+    asked_before = {part for node in nodes if isinstance(node, _BRANCHES) for part in _asked_in(node)}
+    for node in (one for one in nodes if one not in asked_before):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             used.setdefault(node.value.id, set()).add(node.attr)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

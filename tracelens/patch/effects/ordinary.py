@@ -123,7 +123,7 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
         case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts) if any(map(_goes_on, parts)):
             yield node.lineno, say("a generator expression that is kept")
         case ast.Assign(value=value, targets=targets):
-            for target in (part for one in targets for part in ast.walk(one)):
+            for target in (part for one in targets for part in _stored_in(one)):
                 if isinstance(target, ast.Attribute) and _hides(target, value, file):
                     yield node.lineno, say("an assignment to `{target}`", target=ast.unparse(target))
         case ast.AsyncFunctionDef() | ast.FunctionDef():
@@ -181,6 +181,14 @@ def _unusual_attribute(node: ast.Attribute, file: _File) -> Iterator[tuple[int, 
         yield node.lineno, say("an assignment to `{name}`", name=ast.unparse(node))
     elif isinstance(node.ctx, ast.Load) and full is not None and not _is_known(full):
         yield node.lineno, f"`{full}`"
+
+
+def _stored_in(target: ast.expr) -> Iterator[ast.expr]:
+    """A target and what it is a part of; an index only says which part: `labels[torch.rand(8) < 0.3] = -100`."""
+    yield target
+    for inner in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [getattr(target, "value", None)]:
+        if inner is not None:
+            yield from _stored_in(inner)
 
 
 def _hides(target: ast.Attribute, value: ast.expr, file: _File) -> bool:

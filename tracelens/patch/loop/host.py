@@ -47,8 +47,9 @@ _SAME_AGAIN = words(
     " squeeze view flatten norm sqrt exp format strip upper lower keys values items get_lr get_last_lr get_scale"
 )
 """Methods that give the same value when they are called twice in a row, and change nothing."""
-_LOGGING = words("debug info warning error critical exception")
-_NAMES_THE_LINE = re.compile(r"%\((lineno|funcName)\)|\{(line|function)\b")
+_LOGGING = words("debug info warning warn error critical fatal exception log")
+_NAMES_THE_LINE = re.compile(r"(?<![.\w])(lineno|funcName)\b|record\.(lineno|funcName)\b|\{(line|function)\b")
+"""In a format of any style, also one that is put together, or in a formatter of the project."""
 
 
 def check_behind(call: cst.Call, facts: LoopFacts) -> None:
