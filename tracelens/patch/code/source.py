@@ -101,16 +101,6 @@ class SourceFile:
         return {file.path: file.tree for file in files if file is not None and file.tree is not None}
 
     @cached_property
-    def project_functions(self) -> Mapping[str, tuple[ast.FunctionDef, ...]]:
-        """The functions and methods of these files by their names."""
-        out: dict[str, tuple[ast.FunctionDef, ...]] = {}
-        for tree in self.trees.values():
-            for node in ast.walk(tree):
-                if isinstance(node, ast.FunctionDef):
-                    out[node.name] = (*out.get(node.name, ()), node)
-        return out
-
-    @cached_property
     def project_text(self) -> str:
         """This file and the project's files that it imports, to be searched for words."""
         others = (path.read_bytes() for path in self.others)
