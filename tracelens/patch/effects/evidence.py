@@ -42,8 +42,8 @@ _TENSORS_ONLY = _words(
 )
 """Members of torch's tensors that no other library's objects have (`size` is a number of arrays); modules have none."""
 _NO_ARRAYS = _TENSORS_ONLY | _words(
-    "cuda cpu eq ne gt ge lt le topk double long sigmoid mul_ add_ div_ clamp_ device permute contiguous gather half"
-    " bfloat16 requires_grad requires_grad_ relu tanh"
+    "cuda cpu eq ne gt ge lt le topk float double long sigmoid mul_ add_ div_ clamp_ device permute contiguous gather"
+    " half bfloat16 requires_grad requires_grad_ relu tanh"
 )
 """Members that arrays, numbers and lists do not have: they tell tensors from other data of libraries."""
 
@@ -72,7 +72,7 @@ class Evidence:
         """Whether something has a method that only tensors have: `model(x).detach()`."""
         assert isinstance(call.func, ast.Attribute)
         word = _SIZE if _asks_size(call) else call.func.attr
-        return word in _TENSORS_ONLY and self._tells(unit, call.func.value, frozenset({word}))
+        return word in _NO_ARRAYS and self._tells(unit, call.func.value, frozenset({word}))
 
     def is_of_libraries(self, unit: Module | Activation, node: ast.expr, *methods: str) -> bool:
         """Whether no object that a value can be has such a method of the project."""

@@ -127,25 +127,32 @@ class Reached:
 
     def kind(self, span: Span) -> Kind:
         """What an expression of the loop certainly is, however its function is called."""
-        node = next((one for one in nodes_in(self.loop, span) if isinstance(one, ast.expr)), None)
-        if node is None or span_of(node) != span:
+        node = self._expression(span)
+        if node is None:
             return UNKNOWN
         return meet(self._kinds.asked(unit, node) for unit in self.units)
 
     def may_name_caller(self, span: Span) -> bool:
         """Whether what is called there may look at who calls it, as a logger does; so may what nobody can tell."""
-        node = next((one for one in nodes_in(self.loop, span) if isinstance(one, ast.Call)), None)
-        called = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node.func)}
+        node = self._expression(span)
+        method = node.func if isinstance(node, ast.Call) else None
+        called = {one for unit in self.units if method is not None for one in self.analysis.value(unit, method)}
         return not called or any(
             isinstance(one, Unknown) or (isinstance(one, Name) and one.full.startswith(_NAME_CALLERS)) for one in called
         )
 
     def may_change(self, span: Span) -> bool:
         """Whether a tensor of the loop may be changed in place: in the loop, or anywhere if it is told from others."""
-        node = next((one for one in nodes_in(self.loop, span) if isinstance(one, ast.expr)), None)
+        node = self._expression(span)
         objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
         nameless = {SHARED if isinstance(one, Unknown) else one for one in objects if not is_tensor(one)}
         return not nameless.isdisjoint(self._filled_in_loop) or not objects.isdisjoint(self._filled)
+
+    def _expression(self, span: Span) -> ast.expr | None:
+        """The expression that stands there, also where it is all of a statement."""
+        node = next((one for one in nodes_in(self.loop, span) if span_of(one) == span), None)
+        node = node.value if isinstance(node, ast.Expr) else node
+        return node if isinstance(node, ast.expr) else None
 
     @cached_property
     def _filled(self) -> frozenset[Object]:
