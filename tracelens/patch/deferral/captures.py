@@ -96,7 +96,8 @@ def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether a value may share its memory with a tensor that lasts: `model.bias.detach()`, `inputs[0]`."""
     if value_types.is_number(node, facts):
         return False
-    if facts.may_change(node) or (is_rate(node, facts) and _RATE_IS_TENSOR.search(facts.source.project_text)):
+    filled = facts.reached is not None and facts.reached.may_change(facts.source.place(node))
+    if filled or (is_rate(node, facts) and _RATE_IS_TENSOR.search(facts.source.project_text)):
         return True
     inner = node.func if isinstance(node, cst.Call) else node
     if isinstance(inner, cst.Attribute):

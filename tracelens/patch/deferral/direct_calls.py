@@ -43,7 +43,7 @@ def _direct(facts: LoopFacts, statement: cst.CSTNode, captures: Sequence[Capture
     call = small.value if isinstance(small, cst.Expr) and len(statement.body) == 1 else None
     if not isinstance(call, cst.Call) or has_comments(call) or not _means_the_same(facts, call.func):
         return None
-    if facts.may_name_caller(call):
+    if facts.reached is None or facts.reached.may_name_caller(facts.source.place(call)):
         return None  # a line of the log says which file it is from: that of the script, as long as its function calls
     arguments = [_argument(one, captures) for one in call.args]
     known = tuple(one for one in arguments if one is not None)

@@ -105,7 +105,7 @@ class LoopFacts:
                     out |= self._reached_by(node)
             out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
         out |= {key(v) for v in variables(head(self.loop))}
-        out |= self._reached.between.changed if self._reached is not None else frozenset()
+        out |= self.reached.between.changed if self.reached is not None else frozenset()
         return self.aliases(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
 
     @cached_property
@@ -181,27 +181,19 @@ class LoopFacts:
 
     def behind(self, node: cst.CSTNode) -> Behind:
         """What the code that a piece of the loop calls looks at and changes, as far as it is known."""
-        return self._reached.behind(self.source.place(node)) if self._reached is not None else NOTHING
+        return self.reached.behind(self.source.place(node)) if self.reached is not None else NOTHING
 
     def kind(self, node: cst.CSTNode) -> Kind:
         """What a value in the loop certainly is: a tensor, a number."""
-        return self._reached.kind(self.source.place(node)) if self._reached is not None else UNKNOWN
-
-    def may_name_caller(self, call: cst.Call) -> bool:
-        """Whether what is called may look at who calls it, as a logger does."""
-        return self._reached is None or self._reached.may_name_caller(self.source.place(call))
-
-    def may_change(self, node: cst.CSTNode) -> bool:
-        """Whether what an expression stands for may be a tensor that is changed in place."""
-        return self._reached is not None and self._reached.may_change(self.source.place(node))
+        return self.reached.kind(self.source.place(node)) if self.reached is not None else UNKNOWN
 
     def alone(self, node: cst.CSTNode) -> Behind:
         """The same for a call or an attribute apart from its parts, which may be evaluated before."""
-        return self._reached.at(self.source.place(node)) if self._reached is not None else NOTHING
+        return self.reached.at(self.source.place(node)) if self.reached is not None else NOTHING
 
     def not_known(self, name: str) -> str:
         """Why nobody can tell what a name stands for, in words."""
-        return self._reached.unknown(name) if self._reached is not None else say("the project")
+        return self.reached.unknown(name) if self.reached is not None else say("the project")
 
     @cached_property
     def trained(self) -> frozenset[str]:
@@ -212,22 +204,22 @@ class LoopFacts:
 
     def held_by(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects with all that they hold: the optimizer of a scheduler."""
-        return self._reached.holding(objects) if self._reached is not None else objects
+        return self.reached.holding(objects) if self.reached is not None else objects
 
     def aliases(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects with all that hold one of them: `progress = Progress([losses, top1])`."""
         certain = self.doubts is not None  # what is only likely is asked of the effects
-        return self._reached.aliases(objects, certain) if self._reached is not None else objects
+        return self.reached.aliases(objects, certain) if self.reached is not None else objects
 
     def other_names(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects under all names that may stand for one of them."""
-        return self._reached.other_names(objects) if self._reached is not None else objects
+        return self.reached.other_names(objects) if self.reached is not None else objects
 
     def kept_by(self, statement: cst.CSTNode) -> frozenset[str]:
         """The object that `losses += [loss]` changes: the name stands for the same one as before."""
-        if not isinstance(statement, cst.AugAssign) or self._reached is None:
+        if not isinstance(statement, cst.AugAssign) or self.reached is None:
             return frozenset()
-        return frozenset(name for name in rebound(statement) if self._reached.stands_for_objects(name))
+        return frozenset(name for name in rebound(statement) if self.reached.stands_for_objects(name))
 
     def in_rare_branch(self, leaf: cst.CSTNode) -> bool:
         """Whether a statement of the loop is below a condition that few batches meet."""
@@ -295,7 +287,7 @@ class LoopFacts:
         return tuple((node, frozenset({key(v) for v in variables(node)} - own_names(node))) for node in inner)
 
     @cached_property
-    def _reached(self) -> Reached | None:
+    def reached(self) -> Reached | None:
         return self.source.effects.reached(self.source.line(self.loop))
 
     def _counters(self) -> Iterator[str]:
