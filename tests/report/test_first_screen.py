@@ -23,7 +23,7 @@ def lever(name: str, speedup: tuple[float, float, float] | None = None, rank: in
 
 @pytest.mark.parametrize(("ns", "said"), [(None, "–"), (0, "0"), (30_000, "<0.1"), (50_000, "0.1"), (7_940_000, "7.9")])
 def test_times_have_one_decimal_and_unknown_is_not_zero(ns: int | None, said: str) -> None:
-    assert first_screen.short_ms(ns) == said
+    assert formatting.short_ms(ns) == said
 
 
 def test_levers_that_gain_come_first_and_five_are_shown() -> None:
@@ -145,7 +145,7 @@ def test_a_wait_beside_a_busy_gpu_is_said_to_be_free() -> None:
     nothing = replace(diagnosis.recommendation, scheme=None, lever=None)
     said = first_screen.first_screen(replace(diagnosis, levers=(free,), recommendation=nothing)).beside_lines
     # 6 ms of a recorded step of 10 ms, 40 µs beside it; a step is 9.5 ms
-    assert said.startswith("Python waits 5.7 ms per step there, but the GPU works all that time.")
+    assert said.startswith("Python waits 5.70 ms per step there, but the GPU works all that time.")
     assert said.endswith("Wait every 10th batch: +0 % throughput (measured, −2 to +3 %).")
 
 
@@ -177,11 +177,11 @@ def test_why_the_gpu_idles_in_another_line_is_said_where_the_waits_keep_the_load
     owners = Owners(10 * MS, (Owner("gpu", 6 * MS), Owner("dataloader", 4 * MS, group=ended)))
     gains = replace(lever(base.recommendation.scheme or "", (1.2, 1.1, 1.3), 1), family="scheme")
     base = replace(base, levers=(gains,))
-    said = first_screen.first_screen(replace(base, stalls=quiet, owners=owners)).beside_lines
-    assert said.startswith("Both must go: one alone saves 0.03 ms. ")
-    assert said.endswith("so the GPU idles at line 6.")
+    screen = first_screen.first_screen(replace(base, stalls=quiet, owners=owners))
+    assert screen.beside_lines == "Lines 11 and 12 must both go: one alone saves 0.03 ms (predicted)."
+    assert screen.reason == "While line 11 waits, no batch is made: so the GPU idles 3.20 ms at line 6."
     apart = replace(owners, owners=(owners.owners[0], replace(owners.owners[1], group=None)))
-    assert "the GPU idles at" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).beside_lines
+    assert "no batch" not in first_screen.first_screen(replace(base, stalls=quiet, owners=apart)).reason
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_the_page_and_the_terminal_have_the_same_answer(answers: Answers) -> Non
         assert is_rounded(after, then_ms) and faster is not None and tells_gain(faster[1], known["speedup"])
         ((saved, gained),) = re.findall(r" saves ([\d.]+ ms): ([^(]*) throughput \(", answers["screen"])
         assert tells_ms(saved, base_ms - then_ms) and tells_gain(gained, known["speedup"])
-        (then,) = re.findall(r" then [^\d]*([\d.]+ ms)", answers["screen"])
+        (then,) = re.findall(r" then +[█▒·░]+ +([\d.]+ ms)", answers["screen"])
         assert tells_ms(then, then_ms)
         assert any(is_rounded(one, then_ms) for one in re.findall(r"([\d.]+) \(", answers["markdown"]))
     assert answers["json"]["gpu_busy_share"] + answers["json"]["idle_share"] == pytest.approx(1)
@@ -297,3 +297,13 @@ def test_predicted_and_measured_agree_with_what_verify_kept(answers: Answers) ->
         predicted = next(row for row in record.splitlines() if row.startswith("| predicted by the replay"))
         span = re.search(r"measured, (.*) predicted", graded)
         assert span is not None and span[1] in predicted, "one prediction is graded, and it is the one shown"
+
+
+def test_the_time_of_the_headline_stands_in_the_picture(answers: Answers) -> None:
+    """What was seen, and no saving: the part of a lane that is as long has the same digits."""
+    told = re.search(r"([\d.]+)(?: ms)? of every [\d.]+ ms", answers["json"]["headline"])
+    if told is None:
+        assert answers["json"]["headline_kind"] == "gpu"
+        return
+    lanes = re.findall(r'aria-label="((?:Python thread|GPU): [^"]*)"', answers["html"])
+    assert any(f" {told[1]} ms" in lane for lane in lanes), (told[1], lanes)

@@ -24,6 +24,7 @@ from tracelens.report import (
     loader_lines,
     next_commands,
     sections,
+    step_strip,
     text,
 )
 from tracelens.report.terminal import TerminalStyle
@@ -50,11 +51,9 @@ def loading(edit_line: int = 2) -> PlannedDiagnosis:
     return cases.held(replace(base, levers=(lever,), recommendation=wanted), Owner("gpu", 6 * MS), waits)
 
 
-def test_each_line_of_a_loader_is_said_to_be_what_it_is_and_how_much_of_the_wait_can_be_saved() -> None:
-    assert loader_lines.said(loading()) == (
-        "Line 6 waits for the DataLoader's batches; the change goes into line 2. Of the 3.50 ms 3.17 can be saved."
-    )
-    assert loader_lines.said(loading(edit_line=6)) == "Of the 3.50 ms 3.17 can be saved.", "one line is one line"
+def test_each_line_of_a_loader_is_said_to_be_what_it_is() -> None:
+    assert loader_lines.said(loading()) == ("Line 6 waits for the DataLoader's batches; the change goes into line 2.")
+    assert loader_lines.said(loading(edit_line=6)) == "", "one line is one line"
     assert loader_lines.said(cases.recommended()) == ""
 
 
@@ -89,14 +88,35 @@ def test_a_gain_is_one_of_throughput_and_stands_beside_what_is_saved(case: str) 
 
 @pytest.mark.slow
 def test_of_two_waits_of_which_one_takes_no_time_it_is_said_why_both_count() -> None:
-    said = "Both must go: one alone saves <0.1 ms."
+    said = "Lines 83 and 84 must both go: one alone saves <0.1 ms (predicted)."
     assert said in screen("sync_every_batch") and said in page("sync_every_batch")
 
 
 @pytest.mark.slow
 def test_a_wait_that_gives_most_of_it_alone_need_not_be_said_to_go_with_the_other() -> None:
-    said = "One alone saves at most 2.24 ms."
+    said = "Line 70 alone saves 2.24 ms (predicted)."
     assert said in screen("pageable_copies") and said in page("pageable_copies")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "seen", "because"),
+    [
+        ("sync_every_batch", "Two waits block Python for 8.0 of every 25.4 ms",
+         "While line 83 waits, no batch is made: so the GPU idles 8.5 ms at line 75."),
+        ("pageable_copies", "Two copies block Python for 3.62 of every 9.76 ms",
+         "From pinned memory they run beside Python, and take 0.30 ms (recorded)."),
+        ("loader_bound", "The DataLoader takes 9.3 ms of every 11.8 ms step",
+         "The loop then still waits 2.2 ms for a batch."),
+        ("host_bound", "408 launches leave the GPU idle 4.31 of every 6.00 ms", ""),
+    ],
+)  # fmt: skip
+def test_a_headline_says_what_was_seen_and_below_it_stands_why_a_change_saves_another_time(
+    case: str, seen: str, because: str
+) -> None:
+    for said in (screen(case), page(case)):
+        assert seen in said and because in said
+        assert len(seen.split()) <= 12 and "can be saved" not in said
 
 
 @pytest.mark.slow
@@ -126,21 +146,24 @@ def test_all_numbers_of_a_loop_that_is_limited_by_launches_stand_in_one_sentence
 @pytest.mark.slow
 def test_the_idle_time_of_the_lines_and_that_of_the_picture_are_told_apart() -> None:
     """8.5 + <0.1 + 0.1 at three lines, 9.5 in the picture."""
-    assert "idle 9.5 ms (0.8 elsewhere)" in screen("sync_every_batch")
-    assert "GPU idle 9.5 ms (0.8 elsewhere)" in page("sync_every_batch")
-    assert "host blocked 9.1 → 2.1 ms (1.1 elsewhere)" in page("sync_every_batch")
+    wide = screen("sync_every_batch", 120)
+    assert "idle 9.5 ms" in wide and re.search(r"all other lines 1\.1 0\.8 ", wide)
+    assert "GPU idle 9.5 ms" in page("sync_every_batch")
+    assert "All other lines: host blocked 1.1 ms, GPU idle 0.8 ms." in page("sync_every_batch")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["sync_every_batch", "loader_bound", "pageable_copies", "host_bound", "gpu_bound"])
 def test_every_block_of_the_picture_has_its_number(case: str) -> None:
-    """The narrow ones have no room for a label: the legend has all of them, now and then."""
+    """The narrow ones have no room for a label: the legend has all of them that can be seen, now and then."""
     strip = first_screen.first_screen(sample_plan(case)).strip
     assert strip is not None
     (key,) = re.findall(r'(?s)<figure class="strip".*?<ul class="key"[^>]*>(.*?)</ul>', html.render(sample_plan(case)))
     told = markup.unescape(re.sub(r"<[^>]+>", "", key))
     for kind in strip.kinds:
-        kinds = ("block", "await") if kind in ("block", "await") else (kind,)
+        kinds = next((kinds for kinds in (step_strip.BLOCKED, step_strip.IDLE) if kind in kinds), (kind,))
+        if max(strip.total_ns(*kinds)) < answer.LEAST_KEY_SHARE * strip.steps[0].step_ns:
+            continue
         own = [one for step in strip.steps for lane in step.lanes for one in lane.segments if one.kind == kind]
         assert f"{strip.legend(*kinds)} ms" in told or all(any(map(str.isalpha, one.label)) for one in own)
 
@@ -156,7 +179,7 @@ def test_a_page_that_says_how_to_write_a_change_says_how_to_take_it_out() -> Non
 @pytest.mark.parametrize("case", ["sync_every_batch", "loader_bound", "pageable_copies"])
 def test_the_step_times_that_are_shown_give_the_gain_that_is_shown(case: str) -> None:
     """9.8 → 6.5 ms may be anything from +49 to +53 %: three digits are needed."""
-    now, then = re.findall(r"([\d.]+) ms (?:then|GPU:)", screen(case))[:2]
+    now, then = re.findall(r"([\d.]+) ms (?:then [█▒·░]|GPU in)", screen(case))[:2]
     (gain,) = re.findall(r"ms: \+(\d+) % throughput", screen(case))[:1]
     half = [0.5 * 10.0 ** -len(number.partition(".")[2]) for number in (now, then)]
     least, most = ((float(now) - a) / (float(then) + b) for a, b in (half, (-half[0], -half[1])))
@@ -202,8 +225,7 @@ def test_no_line_breaks_inside_of_an_option() -> None:
 def test_a_wait_looks_the_same_beside_its_line_and_in_the_step() -> None:
     """Whether it is for a batch or for the GPU: both are the host's."""
     said = html.render(sample_plan("loader_bound"))
-    (block,), (waiting,) = (re.findall(rf"rect\.{kind} {{ fill: ([^;]+);", said) for kind in ("block", "await"))
-    assert block == waiting
+    assert "rect.block, rect.await, rect.hold { fill: url(#blocked); }" in said
     (key,) = re.findall(r'(?s)<figure class="strip".*?<ul class="key"[^>]*>(.*?)</ul>', said)
     assert "host blocked" in key and "waits for a batch" not in key
 
@@ -335,3 +357,14 @@ def test_how_much_there_is_to_read_of_each_change_stands_beside_it() -> None:
     sizes = {line.id: line.size for line in table.lines}
     assert sizes["event-interval"] == "12 lines in, 5 out, 1 new file of 484 lines"
     assert sizes["workers=1"] == "1 line in, 1 out" and sizes["compile"] == ""
+
+
+@pytest.mark.slow
+def test_why_a_better_prediction_stands_below_what_was_measured_is_said() -> None:
+    """9.76 → 6.75 ms measured before 6.49 predicted; where nothing stands out of order nothing is said."""
+    said = "Measured goes before predicted."
+    assert said in screen("pageable_copies") and said in page("pageable_copies")
+    assert said not in screen("sync_every_batch") and said not in page("sync_every_batch")
+    assert "2–4 are about the same." in screen("sync_every_batch"), (
+        "and not only ranges that overlap, as that of 1 does"
+    )

@@ -126,13 +126,13 @@ PERIOD = Period(151 * MS, 160 * MS)
     [
         (
             Loss(COLLECT),
-            "gc.collect() costs 138 ms of every 151 ms step",
-            "train.py:88 (gc.collect) costs 138 ms of every 151 ms step; without it a step takes 13.0 ms (predicted)",
+            "gc.collect() takes 131 ms of every 151 ms step",
+            "train.py:88 (gc.collect) takes 131 ms of every 151 ms step; without it a step takes 13.0 ms (predicted)",
         ),
         (
             Loss(replace(COLLECT, recoverable_ns=None)),
-            "gc.collect() takes 87 % of the step",
-            "train.py:88 (gc.collect) takes 87 % of the step (131 ms of 151 ms)",
+            "gc.collect() takes 131 ms of every 151 ms step",
+            "train.py:88 (gc.collect) takes 131 ms of every 151 ms step (87 % of the step)",
         ),
         (
             Loss(
@@ -143,40 +143,41 @@ PERIOD = Period(151 * MS, 160 * MS)
         ),
         (
             Loss(Owner("copy", 8 * MS)),
-            "Copies that nothing hides take 5 % of the step",
-            "Copies that nothing hides take 5 % of the step (7.5 ms of 151 ms)",
+            "Copies that nothing hides take 7.5 ms of every 151 ms step",
+            "Copies that nothing hides take 7.5 ms of every 151 ms step (5 % of the step)",
         ),
         (
             Loss(Owner("allocator", 144 * MS, callee="hipFree")),
-            "hipFree takes 90 % of the step",
-            "hipFree takes 90 % of the step (136 ms of 151 ms)",
+            "hipFree takes 136 ms of every 151 ms step",
+            "hipFree takes 136 ms of every 151 ms step (90 % of the step)",
         ),
         (
             Loss(Owner("dataloader", 8 * MS, (Location("data.py", 11),), recoverable_ns=MS, evidence="replayed")),
-            "The DataLoader costs 1.0 ms of every 151 ms step",
-            "The DataLoader (data.py:11) costs 1.0 ms of every 151 ms step; "
+            "The DataLoader takes 7.5 ms of every 151 ms step",
+            "The DataLoader (data.py:11) takes 7.5 ms of every 151 ms step; "
             "with enough workers a step takes 150 ms (predicted)",
         ),
         (
             Loss(Owner("launch", 80 * MS, (Location("model.py", 31),))),
-            "Launching kernels takes 50 % of the step",
-            "Launching kernels (most at model.py:31) takes 50 % of the step (75.5 ms of 151 ms)",
+            "Launching kernels leaves the GPU idle 75.5 of every 151 ms",
+            "Launching kernels (most at model.py:31) leaves the GPU idle 75.5 of every 151 ms (50 % of the step)",
         ),
         (
             Loss(Owner("launch", 80 * MS, (Location("model.py", 31),)), launches=1240.0),
-            "1,240 kernel launches take 50 % of the step",
-            "1,240 kernel launches per step (most at model.py:31) take 50 % of the step (75.5 ms of 151 ms)",
+            "1,240 launches leave the GPU idle 75.5 of every 151 ms",
+            "1,240 kernel launches per step (most at model.py:31) leave the GPU idle 75.5 of every 151 ms "
+            "(50 % of the step)",
         ),
         (
             Loss(Owner("dataloader", 8 * MS, instead="8 workers instead of 2", recoverable_ns=MS, evidence="replayed")),
-            "The DataLoader costs 1.0 ms of every 151 ms step",
-            "The DataLoader costs 1.0 ms of every 151 ms step; "
+            "The DataLoader takes 7.5 ms of every 151 ms step",
+            "The DataLoader takes 7.5 ms of every 151 ms step; "
             "with 8 workers instead of 2 a step takes 150 ms (predicted)",
         ),
         (
             Loss(Owner("host_line", 80 * MS, reason="the recording does not say which line ran")),
-            "Python between the launches takes 50 % of the step",
-            "Python between the launches takes 50 % of the step (75.5 ms of 151 ms)",
+            "Python takes 75.5 ms of every 151 ms step",
+            "Python between the launches takes 75.5 ms of every 151 ms step (50 % of the step)",
         ),
     ],
 )
@@ -188,14 +189,34 @@ def test_a_loss_in_words(loss: Loss, headline: str, sentence: str) -> None:
 def test_a_headline_keeps_to_sixty_characters() -> None:
     long = Owner("host_line", MS, (Location("a.py", 1),), "library.with_a_long.name_of_a_function_that_does_it_all")
     assert loss_text.headline(Loss(replace(long, recoverable_ns=MS)), PERIOD) == (
-        "A line of Python costs 1.0 ms of every 151 ms step"
+        "A line of Python takes 0.9 ms of every 151 ms step"
     )
     assert len(loss_text.headline(Loss(replace(COLLECT, callee="x" * 90)), Period(10**15, 10**15))) <= 60
 
 
 def test_more_than_the_step_cannot_be_lost() -> None:
-    loss = Loss(replace(COLLECT, recoverable_ns=160 * MS))
+    loss = Loss(replace(COLLECT, owned_ns=0, recoverable_ns=160 * MS))
     assert loss_text.headline(loss, PERIOD) == "gc.collect() costs 151 ms of every 151 ms step"
+    loss = Loss(replace(COLLECT, owned_ns=170 * MS))
+    assert loss_text.headline(loss, PERIOD) == "gc.collect() takes 151 ms of every 151 ms step"
+
+
+def test_a_headline_says_what_was_seen_and_the_rest_of_the_sentence_what_its_end_gives_back() -> None:
+    """Blocked time is no saving: Python may wait for long beside a GPU that works, and for a short time before one
+    that then idles."""
+    wait = Owner("wait", 2 * MS, (Location("a.py", 3),), "Tensor.item", recoverable_ns=5 * MS, evidence="replayed")
+    loss = Loss(wait, blocked_ns=9 * MS)
+    assert loss_text.headline(loss, PERIOD) == "A wait blocks Python for 9.0 of every 151 ms"
+    assert loss_text.sentence(loss, PERIOD).endswith("; without it a step takes 146 ms (predicted)")
+    copies = Loss(Owner("copy", 0, (Location("a.py", 3), Location("a.py", 4))), 2, blocked_ns=9 * MS)
+    assert loss_text.headline(copies, PERIOD) == "Two copies block Python for 9.0 of every 151 ms"
+
+
+def test_without_a_gpu_nothing_idles() -> None:
+    backward = Loss(Owner("backward", 80 * MS))
+    assert loss_text.headline(backward, PERIOD) == "The backward pass leaves the GPU idle 75.5 of every 151 ms"
+    on_cpu = replace(PERIOD, has_gpu=False)
+    assert loss_text.headline(backward, on_cpu) == "The backward pass takes 75.5 ms of every 151 ms step"
 
 
 # ------------------------------------------------------------------------------------------------------ the verdict
@@ -218,7 +239,7 @@ def loop(*owners: Owner) -> Facts:
 def test_of_two_owners_of_the_same_idle_time_the_one_with_a_remedy_is_the_headline() -> None:
     """The loader works in the training thread and the waits keep its work from running under the GPU's."""
     facts = loop(LOADER, SYNC, READ, Owner("gpu", 15 * MS))
-    assert verdict.headline(facts, scheme(saves_ms=7)) == "Two waits cost 7.0 ms of every 25.0 ms step"
+    assert verdict.headline(facts, scheme(saves_ms=7)) == "Two waits block Python for 2.0 of every 25.0 ms"
     said = verdict.recommended(scheme(saves_ms=7), None, facts, "")
     assert said.startswith("train.py:83, 84: Wait every Nth for all work saves 7.0 ms of every 25.0 ms step")
     assert said.endswith("the DataLoader (train.py:75) takes part in the same idle time.")
@@ -226,15 +247,15 @@ def test_of_two_owners_of_the_same_idle_time_the_one_with_a_remedy_is_the_headli
 
 def test_a_larger_loss_of_other_idle_time_goes_before_what_a_scheme_saves() -> None:
     facts = loop(replace(LOADER, group=None), SYNC, READ, Owner("gpu", 15 * MS))
-    assert verdict.headline(facts, scheme(saves_ms=7)) == "The DataLoader costs 8.0 ms of every 25.0 ms step"
+    assert verdict.headline(facts, scheme(saves_ms=7)) == "The DataLoader takes 9.0 ms of every 25.0 ms step"
     said = verdict.recommended(scheme(saves_ms=7), None, facts, "")
-    assert said.startswith("The DataLoader (train.py:75) costs 8.0 ms of every 25.0 ms step")
+    assert said.startswith("The DataLoader (train.py:75) takes 9.0 ms of every 25.0 ms step")
     assert "Wait every Nth for all work saves 7.0 ms" in said
 
 
 def test_an_obstacle_to_some_patch_is_not_the_verdict_about_a_line() -> None:
     facts = loop(COLLECT, Owner("gpu", 4 * MS))
-    assert verdict.nothing((), facts).startswith("train.py:88 (gc.collect) costs 25.0 ms of every 25.0 ms step")
+    assert verdict.nothing((), facts).startswith("train.py:88 (gc.collect) takes 24.3 ms of every 25.0 ms step")
 
 
 def test_which_waits_pay_is_not_said_before_there_is_a_plan() -> None:
@@ -243,7 +264,7 @@ def test_which_waits_pay_is_not_said_before_there_is_a_plan() -> None:
     parts |= {"idle_dataloader": 8 * MS, "idle_host": 0, "idle_launch": 0, "idle_other": 0}
     facts = replace(loop(SYNC, READ, Owner("gpu", 15 * MS)), breakdown=Breakdown(25 * MS, parts))
     together = replace(facts, exposed_together_ns=8 * MS)
-    assert verdict.headline(together) == "Two waits cost 8.0 ms of every 25.0 ms step"
+    assert verdict.headline(together) == "Two waits block Python for 2.0 of every 25.0 ms"
     assert verdict.headline_before_plan(together) == "The GPU is idle 36 % of each step"
     copying = replace(together, breakdown=Breakdown(25 * MS, {**parts, "copy_exposed": 9 * MS, "idle_dataloader": 0}))
     assert verdict.headline_before_plan(copying) == "The GPU is only copying 36 % of each step"
@@ -261,8 +282,7 @@ def test_what_a_headline_is_about_is_said_beside_it() -> None:
 def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None:
     launching = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
     assert verdict.beside((), launching) == (
-        "18.8 ms of 25.0 ms. What might help: "
-        "CUDA graphs (torch.compile reduce-overhead), torch.compile, larger batches."
+        "75 % of the step. What might help: CUDA graphs (torch.compile reduce-overhead), torch.compile, larger batches."
     )
     busy = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
     assert verdict.beside((), busy) == "What might help: bf16, torch.compile, cheaper kernels (by hand)."
@@ -281,7 +301,7 @@ def test_a_busy_gpu_is_told_that_nothing_is_to_be_fixed_with_what_would_help() -
 
 def test_launch_bound_is_said_with_what_would_help() -> None:
     facts = replace(loop(Owner("gpu", 10 * MS), Owner("launch", 30 * MS)), gpu_busy_share=0.25)
-    assert verdict.headline(facts) == "Launching kernels takes 75 % of the step"
+    assert verdict.headline(facts) == "Launching kernels leaves the GPU idle 18.8 of every 25.0 ms"
     assert (
         "launch-bound, GPU busy 25 %; CUDA graphs (torch.compile reduce-overhead), torch.compile, larger"
         in verdict.nothing((), facts)
@@ -291,9 +311,10 @@ def test_launch_bound_is_said_with_what_would_help() -> None:
 def test_without_a_gpu_the_longest_line_is_named() -> None:
     owners = step(Owner("host_line", 6 * MS, (Location("train.py", 24),), "gc.collect"), Owner("optimizer", 2 * MS))
     facts = Facts(step_ns=8 * MS, plans={}, has_gpu=False, owners=owners)
-    assert verdict.headline(facts) == "gc.collect() takes 75 % of the step"
+    assert verdict.headline(facts) == "gc.collect() takes 6.00 ms of every 8.00 ms step"
     assert verdict.nothing((), facts) == (
-        "No GPU work was recorded; on the CPU train.py:24 (gc.collect) takes 75 % of the step (6.00 ms of 8.00 ms)."
+        "No GPU work was recorded; "
+        "on the CPU train.py:24 (gc.collect) takes 6.00 ms of every 8.00 ms step (75 % of the step)."
     )
     working = Owner("backward", 20 * MS, (Location("train.py", 23),), "backward")
     beside = replace(facts, owners=step(working, *owners.owners))
@@ -304,7 +325,7 @@ def test_without_a_gpu_the_longest_line_is_named() -> None:
     ), "the sentence says what the headline says"
     assert verdict.headline_kind(beside) == "loss"
     rest = replace(facts, owners=step(working, replace(owners.owners[0], callee="aten::linear")))
-    assert verdict.headline(rest) == "The backward pass takes 77 % of the step"
+    assert verdict.headline(rest) == "The backward pass takes 6.15 ms of every 8.00 ms step"
     nobody = replace(facts, owners=step(Owner("host_line", MS, reason="no lines were recorded")))
     assert verdict.headline(nobody) == "Not judged: no GPU work was recorded"
 
@@ -316,9 +337,10 @@ def test_on_a_cpu_no_smaller_cost_is_named_as_if_it_were_the_largest() -> None:
     optimizer = Owner("optimizer", 12 * MS, (Location("train.py", 81),), "AdamW.step")
     loader = Owner("dataloader", 3 * MS, (Location("train.py", 28),))
     facts = Facts(step_ns=65 * MS, plans={}, has_gpu=False, owners=step(forward, backward, optimizer, loader))
-    assert verdict.headline(facts) == "The training's own work takes 95 % of the step"
+    assert verdict.headline(facts) == "The training's own work takes 62.0 ms of every 65.0 ms step"
     assert verdict.nothing((), facts) == (
-        "No GPU work was recorded; on the CPU the training's own work takes 95 % of the step (62.0 ms of 65.0 ms)."
+        "No GPU work was recorded; "
+        "on the CPU the training's own work takes 62.0 ms of every 65.0 ms step (95 % of the step)."
     )
     assert verdict.beside((), facts) == (
         "On the CPU, no GPU work was recorded: most of it at train.py:48, 80, 81. "
@@ -327,4 +349,4 @@ def test_on_a_cpu_no_smaller_cost_is_named_as_if_it_were_the_largest() -> None:
     slow = replace(facts, owners=step(replace(loader, owned_ns=15 * MS), forward, backward, optimizer))
     assert verdict.headline(slow) == "Beside the training itself, the DataLoader takes 19 %"
     slowest = replace(facts, owners=step(replace(loader, owned_ns=40 * MS), forward, backward, optimizer))
-    assert verdict.headline(slowest) == "The DataLoader takes 39 % of the step"
+    assert verdict.headline(slowest) == "The DataLoader takes 25.5 ms of every 65.0 ms step"

@@ -24,6 +24,8 @@ SOURCE = {
     "unprofiled": say("without the profiler"),
     "recorded": say("as recorded, with the profiler"),
 }
+LEAST_KEY_SHARE = 0.01
+"""Of the step: a colour that nobody can see needs no words."""
 NOTES = {
     "apply": say("Put it into the script:"),
     "fix": say("See the change, measure it, then decide:"),
@@ -92,22 +94,13 @@ def _undo(command: str, diagnosis: PlannedDiagnosis) -> str:
 
 
 def _key(screen: FirstScreen) -> Iterator[tuple[str, str, str]]:
-    """Kind, words and times of each colour: 'GPU idle', '9.6 → 3.2 ms (0.8 elsewhere)'."""
+    """Kind, words and times of each colour: 'GPU idle', '9.6 → 3.2 ms'."""
     strip = screen.strip
-    for kind, text, kinds in strip.key if strip is not None else ():
-        time = say("{time} ms", time=strip.legend(*kinds)) if strip is not None else ""
-        rest_ns = _elsewhere_ns(screen, kinds)
-        if strip is not None and rest_ns is not None and rest_ns >= formatting.SMALL_NS:
-            time = say("{time} ({rest} elsewhere)", time=time, rest=step_ms(rest_ns, strip.steps[0].step_ns))
-        yield kind, text, time
-
-
-def _elsewhere_ns(screen: FirstScreen, kinds: tuple[str, ...]) -> float | None:
-    """What of a colour is at none of the lines that are shown; None where lines do not have it."""
-    if kinds == ("lost",):
-        return screen.elsewhere_ns
-    blocked = screen.strip.total_ns(*kinds) if screen.strip is not None and "block" in kinds else ()
-    return blocked[0] - sum(line.host_blocked_ns or 0 for line in screen.lines) if blocked and screen.lines else None
+    if strip is None:
+        return
+    for kind, text, kinds in strip.key:
+        if max(strip.total_ns(*kinds)) >= LEAST_KEY_SHARE * strip.steps[0].step_ns:
+            yield kind, text, say("{time} ms", time=strip.legend(*kinds))
 
 
 def _unstopped(text: str) -> str:

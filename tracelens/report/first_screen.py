@@ -6,13 +6,12 @@ shares are multiplied by it. The rest (scores, plan, guide, what could not be ju
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
-from tracelens.messages import capital, joined, say, say_count
+from tracelens.messages import capital, say
 from tracelens.model import (
-    ISSUING_KINDS,
     Diagnosis,
     Lever,
     LeverEffect,
@@ -22,34 +21,33 @@ from tracelens.model import (
     on_baseline,
 )
 from tracelens.report import (
+    beside_lines,
     edit_excerpt,
     formatting,
     gain_words,
     lever_names,
     lever_order,
     line_times,
-    loader_lines,
     long_form,
     measured_pairs,
     next_commands,
     recorded_pace,
+    saving_reason,
     shared_machine,
     step_strip,
     wording,
 )
 from tracelens.report.edit_excerpt import EditExcerpt
-from tracelens.report.formatting import DASH, short_ms
+from tracelens.report.formatting import DASH
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
-from tracelens.units import percent_range, step_ms
+from tracelens.units import step_ms
 
 MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
 LEAST_SHARE = 0.05
 """Of the step. A line below it is no part of the answer, unless the recommended change is about it."""
-LEAST_BLOCKED_SHARE = 0.005
-"""Of the step: that waiting for a busy GPU is free is said of what can be seen."""
 LEAST_ANSWER_SHARE = 0.1
 """Of the step. Where no change is recommended and no line holds as much, the answer is not in a line."""
 LEAST_LOADER_SHARE = 0.1
@@ -75,6 +73,7 @@ class LeverRow:
     """What it may do to results, unless a trial found them to be the same."""
     scaled: bool = False
     """Whether the step is the baseline divided by a gain that was measured beside another original."""
+    speedup: float | None = None
     like_last: bool = False
     """Whether it is about the same as the numbered row before it: each lies in the range of the other."""
 
@@ -93,13 +92,15 @@ class FirstScreen:
     """Else times are of the whole recording."""
     instead: str
     """What the recommended change comes to; empty where none is recommended."""
+    reason: str
+    """Why that is another time than the headline has; empty where there is nothing to explain."""
     lines: tuple[CostlyLine, ...]
     time_columns: tuple[str, str]
     """What the two times of a line are called."""
     batch: str
     """What the DataLoader spends a batch on; empty where that was not recorded or takes next to nothing."""
-    elsewhere_ns: int | None
-    """How long the GPU idles beside these lines; None where that is nothing, or nobody knows."""
+    other_lines: tuple[str, str] | None
+    """What the two times come to beside these lines (ms); None where that is next to nothing, or nobody knows."""
     beside_lines: str
     """What the lines give back together; empty where each tells for itself."""
     then: BestLever | None
@@ -130,6 +131,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
     diagnosis = on_baseline(diagnosis)
     rows, then, edit = lever_order.ordered_levers(diagnosis), outcome(diagnosis), edit_excerpt.edit_excerpt(diagnosis)
     shown, lines = lever_order.first_levers(rows, diagnosis), costly_lines(diagnosis)
+    strip = step_strip.step_strip(diagnosis, then)
     return FirstScreen(
         subject=subject(diagnosis),
         headline=diagnosis.headline,
@@ -138,15 +140,16 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         pace=recorded_pace.said(diagnosis),
         steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
+        reason=saving_reason.reason(diagnosis, then, strip),
         lines=lines,
         time_columns=time_columns(diagnosis),
         batch=_of_a_batch(diagnosis),
-        elsewhere_ns=line_times.elsewhere_ns(diagnosis, lines),
-        beside_lines=_beside(diagnosis),
+        other_lines=beside_lines.other_lines(diagnosis, lines, strip),
+        beside_lines=beside_lines.beside_lines(diagnosis, lines),
         then=then,
         edit=edit,
         edit_rest=edit_excerpt.rest_of(edit, next_commands.next_command(diagnosis, typed)),
-        strip=step_strip.step_strip(diagnosis, then),
+        strip=strip,
         levers=lever_rows(shown, diagnosis, typed),
         more_levers=len(rows) - len(shown),
         measured=_measured(diagnosis),
@@ -206,73 +209,6 @@ def costly_lines(diagnosis: Diagnosis) -> tuple[CostlyLine, ...]:
     return tuple(replace({**untimed, **times}[key], changed=key in chosen) for key in sorted({*costly, *chosen}))
 
 
-def _beside(diagnosis: PlannedDiagnosis) -> str:
-    """What the lines of the recommended change give back one at a time and together, where that is not the same."""
-    scheme = diagnosis.recommended
-    lever = next((lever for lever in diagnosis.levers if scheme is not None and lever.id == scheme.id), None)
-    if scheme is None or lever is None or lever.known is None:
-        return (
-            loader_lines.said(diagnosis) or wording.together(diagnosis) or _free_waits(diagnosis) or _no_line(diagnosis)
-        )
-    ended = {name for edit in scheme.edits for name in edit.stalls}
-    alone = [stall.exposed_ns for stall in diagnosis.stalls if stall.id in ended and stall.exposed_ns is not None]
-    base_ns = diagnosis.steps.best_known_ns
-    all_ns = base_ns - base_ns / lever.known.speedup
-    if len(alone) < 2 or all_ns - sum(alone) < wording.TOGETHER_SHARE * base_ns:
-        return ""
-    one = step_ms(max(alone), base_ns)
-    if max(alone) > all_ns / 2:
-        said = say("One alone saves at most {one} ms.", one=one)
-    else:
-        said = say_count(
-            "Both must go: one alone saves {one} ms.",
-            "All {number} must go: one alone saves {one} ms.",
-            2 if len(alone) > 2 else 1,
-            number=len(alone),
-            one=one,
-        )
-    idle = _idle_elsewhere(diagnosis, ended)
-    return joined(" ", [said, idle]) if idle else said
-
-
-def _no_line(diagnosis: PlannedDiagnosis) -> str:
-    """That a line was looked for."""
-    looked = diagnosis.run is not None and diagnosis.steps.source != "none" and bool(diagnosis.sources)
-    if not looked or costly_lines(diagnosis):
-        return ""
-    said = say("No single line waits for a tenth of the step.")
-    issuing = [owner.owned_ns for owner in diagnosis.owners.owners if owner.kind in ISSUING_KINDS]
-    idle_ns = line_times.idle_ns(diagnosis)
-    if idle_ns is None or sum(issuing) < LEAST_ANSWER_SHARE * diagnosis.owners.wall_ns:
-        return said
-    times = (step_ms(ns, diagnosis.steps.best_known_ns) for ns in (idle_ns, sum(issuing)))
-    told = dict(zip(("idle", "launching"), times, strict=True))
-    launches = say("The GPU idles {idle} ms of a step, {launching} of them while Python launches kernels.", **told)
-    return joined(" ", [launches, said])
-
-
-def _idle_elsewhere(diagnosis: PlannedDiagnosis, ended: Collection[str]) -> str:
-    """Why the GPU idles in another line than the one that waits: the training thread makes the batches, too."""
-    loader = next((owner for owner in diagnosis.owners.owners if owner.kind == "dataloader"), None)
-    place = line_times.place_of(loader, diagnosis) if loader is not None and loader.group in ended else None
-    if place is None:
-        return ""
-    return say("While Python waits it makes no next batch: so the GPU idles at line {line}.", line=place.line)
-
-
-def _free_waits(diagnosis: PlannedDiagnosis) -> str:
-    """Beside a GPU that works all the time: that waiting for it costs nothing, with the best number there is of it."""
-    blocked_ns = sum(line.host_blocked_ns or 0 for line in costly_lines(diagnosis))
-    if diagnosis.headline_kind != "gpu" or blocked_ns < LEAST_BLOCKED_SHARE * diagnosis.steps.best_known_ns:
-        return ""
-    said = say("Python waits {time} ms per step there, but the GPU works all that time.", time=short_ms(blocked_ns))
-    judged = [lever for lever in diagnosis.levers if lever.family == "scheme" and lever.known is not None]
-    best = next((lever for lever in judged if lever.measured is not None), judged[0] if judged else None)
-    if best is None or best.known is None:
-        return said
-    return say("{text} {lever}: {gained}.", text=said, lever=lever_names.name(best, diagnosis), gained=_gained(best))
-
-
 # ------------------------------------------------------------------------------------------------------- its levers
 
 
@@ -318,8 +254,8 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
         zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
     )
     spread = say("{step} ({low} to {high})", **told)
-    scaled = gain_words.is_scaled(lever, base_ns)
-    return LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, effect=effect, scaled=scaled)
+    row = LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, effect=effect)
+    return replace(row, scaled=gain_words.is_scaled(lever, base_ns), speedup=known.speedup)
 
 
 def _places(lever: Lever, diagnosis: PlannedDiagnosis) -> Sequence[Location]:
@@ -358,17 +294,7 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
     base_ns = diagnosis.steps.best_known_ns
     step_ns = base_ns / lever.known.speedup
     saved = step_ms(base_ns - step_ns, base_ns)
-    return say("{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=_gained(lever))
-
-
-def _gained(lever: Lever) -> str:
-    """'+45 % throughput (measured, +21 to +73 %)'; empty where nothing is known."""
-    known = lever.known
-    if known is None:
-        return ""
-    span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
-    told = {"gain": formatting.gain(known.speedup), "evidence": wording.STATE[lever.state], "range": span}
-    return say("{gain} throughput ({evidence}, {range})", **told)
+    return say("{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=gain_words.throughput(lever))
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tracelens.messages import joined, say
 from tracelens.model import Estimate, Lever, LeverEffect, Speedup
 from tracelens.report import formatting, wording
-from tracelens.units import step_ms
+from tracelens.units import percent_range, step_ms
 
 NO_GAIN, SLOWER = say("no gain"), say("slower")
 SCALED = say("scaled: measured beside an original of another step time, and brought to this one by its gain.")
@@ -64,6 +64,17 @@ def star(effects: Iterable[LeverEffect]) -> str:
     return say("Those with * may change results: {what}.", what=joined(", ", words)) if words else ""
 
 
+def measured_first(levers: Iterable[tuple[str, float | None]]) -> str:
+    """Why one that is predicted to gain more stands below, of levers by state and speedup; empty where none does."""
+    measured = 0.0
+    for state, speedup in levers:
+        if state == "measured" and speedup is not None:
+            measured = speedup
+        elif measured and speedup is not None and speedup > measured:
+            return say("Measured goes before predicted.")
+    return ""
+
+
 def ranges(states: Iterable[str]) -> str:
     """How sure the ranges are of what is known in these ways (a lever's state); empty where nothing is."""
     known = set(states)
@@ -72,3 +83,13 @@ def ranges(states: Iterable[str]) -> str:
     if "measured" in known:
         return say("Ranges are 95 % sure.")
     return say("Ranges are 80 % sure.") if "predicted" in known else ""
+
+
+def throughput(lever: Lever) -> str:
+    """'+45 % throughput (measured, +21 to +73 %)'; empty where nothing is known."""
+    known = lever.known
+    if known is None:
+        return ""
+    span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
+    told = {"gain": formatting.gain(known.speedup), "evidence": wording.STATE[lever.state], "range": span}
+    return say("{gain} throughput ({evidence}, {range})", **told)

@@ -59,6 +59,7 @@ class LeverLine:
     command: str
     advice: str
     best: bool
+    speedup: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,10 @@ class LeverTable:
         if any(line.rank not in ("", DASH) for line in self.lines):
             said = say("Everything that could change this step, best first.")
             ranges = gain_words.ranges(bar.kind for line in self.lines for bar in line.bars)
-            return joined(" ", [said, ranges, *([gain_words.SCALED] if self.scaled else [])])
+            more = [gain_words.measured_first((line.state, line.speedup) for line in self.lines if line.rank.isdigit())]
+            return joined(
+                " ", [text for text in (said, *more, ranges, gain_words.SCALED if self.scaled else "") if text]
+            )
         return say("Everything that could change this step. None is known to gain: the order is no ranking.")
 
     @property
@@ -163,6 +167,7 @@ def _line(lever: Lever, row: LeverRow, diagnosis: PlannedDiagnosis, scale: float
         command="" if no_gain else next_commands.with_lever(lever, diagnosis),
         advice=say("leave it") if no_gain else _no_sign(lever),
         best=lever.id == recommended,
+        speedup=row.speedup,
     )
 
 

@@ -16,7 +16,6 @@ import numpy as np
 from tracelens.messages import say
 from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall, baseline_of, on_baseline
 from tracelens.report import wording
-from tracelens.report.formatting import SMALL_NS
 from tracelens.trace import intervals, streams
 
 OFTEN = 0.5
@@ -56,13 +55,6 @@ def line_times(diagnosis: Diagnosis) -> Mapping[Line, CostlyLine]:
         )
         for key in sorted(at)
     }
-
-
-def elsewhere_ns(diagnosis: Diagnosis, lines: Iterable[CostlyLine]) -> int | None:
-    """The idle GPU time of a step that none of these lines has; None where there is none to speak of, or no GPU."""
-    shown, whole_ns = [line.gpu_idle_ns or 0 for line in lines], idle_ns(diagnosis)
-    left = whole_ns - sum(shown) if whole_ns is not None and shown else 0
-    return left if left >= SMALL_NS else None
 
 
 def idle_ns(diagnosis: Diagnosis) -> int | None:

@@ -1,7 +1,7 @@
 """The two lines that a change of the DataLoader is about: where its batches are waited for, and what to edit.
 
-In: a PlannedDiagnosis. Out: a sentence that says what each line is, because both stand on one screen, and how much of
-the wait can be saved; empty where another lever is recommended.
+In: a PlannedDiagnosis. Out: a sentence that says what each line is, because both stand on one screen; empty where
+another lever is recommended.
 """
 
 from __future__ import annotations
@@ -9,28 +9,23 @@ from __future__ import annotations
 import re
 
 from tracelens.messages import joined, say
-from tracelens.model import Lever, Location, Owner, PlannedDiagnosis, on_baseline
+from tracelens.model import Lever, Location, Owner, PlannedDiagnosis
 from tracelens.report import edit_excerpt, line_times
 from tracelens.report.formatting import clean
-from tracelens.units import step_ms
 
 _OPTION = re.compile(r"""add_argument\(\s*["'](--[\w-]+)""")
 MOST_REPLAYED = 32
 """Workers. The replay looks at no more, so beyond nothing is known."""
-LEAST_DIFFERENCE = 0.01
-"""Of the step: what can be saved and what is waited for are then one number."""
 
 
 def said(diagnosis: PlannedDiagnosis) -> str:
-    """'Line 54 waits for the DataLoader's batches; the change goes into line 34. Of the 10.1 ms 8.2 can be saved.', and
-    what else one asks of the number: whether an option goes before it, and why there are not more."""
-    diagnosis = on_baseline(diagnosis)
+    """'Line 54 waits for the DataLoader's batches; the change goes into line 34.', and what else one asks of the
+    number: whether an option goes before it, and why there are not more."""
     about = _about(diagnosis)
     if about is None:
         return ""
     lever, _ = about
-    told = (_lines(*about, diagnosis), _option(diagnosis), _saved(*about, diagnosis), _enough(lever, diagnosis))
-    parts = [text for text in told if text]
+    parts = [text for text in (_lines(*about, diagnosis), _option(diagnosis), _enough(lever, diagnosis)) if text]
     return joined(" ", parts) if parts else ""
 
 
@@ -98,16 +93,3 @@ def _lines(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
 def _named(place: Location, beside: Location) -> str:
     """The number alone where the file is the same."""
     return str(place.line) if place.path == beside.path else clean(str(place))
-
-
-def _saved(lever: Lever, loader: Owner, diagnosis: PlannedDiagnosis) -> str:
-    """How much of what is waited for comes back: the headline has the one number, the line the other."""
-    if lever.known is None or not lever.known.excludes_zero:
-        return ""
-    base_ns = diagnosis.steps.best_known_ns
-    saved_ns, held_ns = base_ns - base_ns / lever.known.speedup, loader.owned_ns
-    if held_ns - saved_ns < LEAST_DIFFERENCE * base_ns:
-        return ""
-    return say(
-        "Of the {held} ms {saved} can be saved.", held=step_ms(held_ns, base_ns), saved=step_ms(saved_ns, base_ns)
-    )

@@ -19,15 +19,15 @@ from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
 from tracelens.report.formatting import DASH, clean, says, short_ms
 from tracelens.report.line_times import CostlyLine
-from tracelens.report.step_strip import StepStrip, StripLane
+from tracelens.report.step_strip import IDLE, StepStrip, StripLane
 from tracelens.units import step_ms
 
 TIME_WIDTH = 12
 """Columns of a time: as wide as "host blocked"."""
 LEAST_SOURCE = 8
 ROOMY = 100
-"""Columns. A narrower screen is full: there only -v says how sure ranges are."""
-SIGNS = {"lost": "·", "copy": "▒", "whole": "░"}
+"""Columns. A narrower screen is full: how sure ranges are, and what the other lines hold, stands elsewhere."""
+SIGNS = {**dict.fromkeys(IDLE, "·"), "copy": "▒", "whole": "░"}
 """How parts of a step are drawn; kernels and collectives are `WORKS`."""
 WORKS = "█"
 LEAST_DRAWN = 2.0
@@ -40,8 +40,8 @@ LONE = "> "
 def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     """Verdict, lines, one step, levers, next command."""
     yield from head(screen)
-    yield from annotated(screen.lines, screen.time_columns, screen.beside_lines)
-    yield from pictured(screen.strip, screen.elsewhere_ns)
+    yield from annotated(screen.lines, screen.time_columns, screen.beside_lines, screen.other_lines)
+    yield from pictured(screen.strip)
     rest = edit_excerpt.rest_of(screen.edit, next_command, screen.lines, with_undo=True)
     yield from edited(screen.edit, rest)
     if screen.levers:
@@ -49,12 +49,10 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
         yield _Levers(screen.levers, say("step, ms") if screen.steps_found else say("recording, ms"))
     else:
         yield Text()
-    for note in _notes(screen):
-        yield terminal.paragraph(note, "dim")
-    does = _what_it_does(next_command.split()[1])
-    if does and not (next_command.split()[1] == "apply" and rest):
-        yield terminal.paragraph(does, "dim")
-    if rest and next_command.split()[1] == "apply":
+    verb = next_command.split()[1]
+    does = "" if verb == "apply" and rest else _what_it_does(verb)
+    yield _Notes(gain_words.ranges(row.state for row in screen.levers if row.step != DASH), [*_notes(screen), does])
+    if rest and verb == "apply":
         yield terminal.look_first(say("{command} --dry-run", command=next_command))
         yield terminal.next_command(next_command, apart=False)
     else:
@@ -77,8 +75,9 @@ def _answer(screen: FirstScreen) -> Iterator[RenderableType]:
     headline = _stopped(screen.headline)
     yield terminal.verdict(headline, apart=False)
     more = screen.instead or screen.verdict
-    if more != headline:
-        yield terminal.paragraph(more)
+    for text in (more if more != headline else "", screen.reason):
+        if text:
+            yield terminal.paragraph(text)
 
 
 def _stopped(headline: str) -> str:
@@ -95,36 +94,40 @@ def closing(screen: FirstScreen) -> Iterator[RenderableType]:
         yield terminal.paragraph(screen.instead or screen.verdict)
 
 
-def annotated(lines: Sequence[CostlyLine], time_columns: tuple[str, str], beside: str = "") -> Iterator[RenderableType]:
-    """Lines of source with their two times, and what they give back together."""
+def annotated(
+    lines: Sequence[CostlyLine],
+    time_columns: tuple[str, str],
+    beside: str = "",
+    others: tuple[str, str] | None = None,
+) -> Iterator[RenderableType]:
+    """Lines of source with their two times, and what they give back together. `others`: the times of all the rest."""
     if lines:
         yield Text()
-        yield _AnnotatedLines(lines, time_columns)
+        yield _AnnotatedLines(lines, time_columns, others)
     if beside:
         yield terminal.paragraph(beside, "dim")
 
 
-def pictured(strip: StepStrip | None, elsewhere_ns: int | None = None) -> Iterator[RenderableType]:
-    """The step of the GPU, now and then, on one scale. `elsewhere_ns`: what it idles beside the lines above."""
+def pictured(strip: StepStrip | None) -> Iterator[RenderableType]:
+    """The step of the GPU as totals, now and then, on one scale."""
     lanes = [(lane, step.step_ns) for step in strip.steps if (lane := step.gpu) is not None] if strip else []
     if strip is not None and lanes:
         yield Text()
-        yield _Lanes(lanes, _legend(strip, elsewhere_ns))
+        yield _Lanes(lanes, _legend(strip))
 
 
-def _legend(strip: StepStrip, elsewhere_ns: int | None) -> str:
-    """'GPU: █ kernels ▒ copies · idle 9.6 → 3.2 ms (0.8 elsewhere)': what the signs are, and come to."""
-    text = say("GPU: {sign} kernels", sign=WORKS)
+def _legend(strip: StepStrip) -> str:
+    """'GPU in total: █ kernels, ▒ copies, · idle 9.6 → 3.2 ms': what the signs are, and come to."""
+    parts = [say("{sign} kernels", sign=WORKS)]
     if any(
         one.kind == "copy" and one.width >= LEAST_DRAWN for step in strip.steps if step.gpu for one in step.gpu.segments
     ):
-        text = say("{legend} {sign} copies", legend=text, sign=SIGNS["copy"])
-    text = say("{legend} {sign} idle {idle} ms", legend=text, sign=SIGNS["lost"], idle=strip.legend("lost"))
-    if elsewhere_ns is not None:
-        text = say("{legend} ({rest} elsewhere)", legend=text, rest=step_ms(elsewhere_ns, strip.steps[0].step_ns))
+        parts.append(say("{sign} copies", sign=SIGNS["copy"]))
+    parts.append(say("{sign} idle {idle} ms", sign=SIGNS["lost"], idle=strip.legend(*IDLE)))
     if strip.has_undivided:
-        return say("{legend} {sign} parts unknown", legend=text, sign=SIGNS["whole"])
-    return say("{legend}; two recordings", legend=text) if strip.recordings else text
+        parts.append(say("{sign} parts unknown", sign=SIGNS["whole"]))
+    said = joined(", ", [*parts, *([strip.recordings] if strip.recordings else [])])
+    return say("GPU in total: {parts}", parts=said)
 
 
 def edited(edit: EditExcerpt | None, rest: str) -> Iterator[RenderableType]:
@@ -149,7 +152,7 @@ def _what_it_does(command: str) -> str:
     if command == "fix":
         return say("fix shows the change, measures it on a copy, and asks before it writes.")
     if command == "apply":
-        return say("apply writes the change into the script; revert takes it out again.")
+        return say("apply writes it into the script, revert takes it out.")
     return (
         say("try measures each on copies, and the best together; your files stay as they are.")
         if command == "try"
@@ -158,13 +161,8 @@ def _what_it_does(command: str) -> str:
 
 
 def _notes(screen: FirstScreen) -> Iterator[str]:
-    if screen.measured:
-        yield screen.measured
-    if screen.about_patch:
-        yield screen.about_patch
-    about = [*([screen.missed] if screen.missed else []), *_of_rows(screen.levers)]
-    if about:
-        yield joined(" ", about)
+    yield from (screen.measured, screen.about_patch, screen.missed)
+    yield from _of_rows(screen.levers)
     more = []
     if screen.more_levers:
         more.append(say("more levers"))
@@ -178,13 +176,15 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
     """What the rows leave open: which of them are no better than one another, and what nobody knows."""
     same = _same_ranks(rows)
     if same:
-        yield say("{ranks}: their ranges overlap.", ranks=joined(", ", same))
+        yield say("{ranks} are about the same.", ranks=joined(", ", same))
+    if first := gain_words.measured_first((row.state, row.speedup) for row in rows if row.rank.isdigit()):
+        yield first
     if any(row.id == "event-sync" for row in rows[:1]):
         yield say("An event is a mark in the GPU's queue.")
     if any(row.scaled for row in rows):
         yield gain_words.SCALED
     if any(row.step == DASH for row in rows):
-        yield say("not tried: only a trial tells what it gains.")
+        yield say("not tried: only a trial tells.")
     if star := gain_words.star(row.effect for row in rows):
         yield star
 
@@ -212,6 +212,19 @@ class _CutLine:
 
 
 @dataclass(frozen=True)
+class _Notes:
+    """What is said of the levers, one sentence behind the other."""
+
+    ranges: str
+    others: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        said = [text for text in (self.ranges if options.max_width >= ROOMY else "", *self.others) if text]
+        if said:
+            yield terminal.paragraph(joined(" ", said), "dim")
+
+
+@dataclass(frozen=True)
 class _Levers:
     """A table of levers; where there is room, with what to type for each."""
 
@@ -234,9 +247,6 @@ class _Levers:
             shown.append(commands)
         numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
         yield terminal.table([name for name, _ in shown], zip(*(cells for _, cells in shown), strict=True), numbers)
-        ranges = gain_words.ranges(row.state for row in self.rows if row.step != DASH)
-        if ranges and options.max_width >= ROOMY:
-            yield terminal.paragraph(ranges, "dim")
 
 
 @dataclass(frozen=True)
@@ -280,6 +290,7 @@ class _AnnotatedLines:
 
     lines: Sequence[CostlyLine]
     time_columns: tuple[str, str]
+    others: tuple[str, str] | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(options.max_width - terminal.INDENT - 2 * (TIME_WIDTH + terminal.GAP), LEAST_SOURCE)
@@ -294,6 +305,9 @@ class _AnnotatedLines:
             for line, bracket in zip(self.lines, brackets, strict=True):
                 if line.place.path == path:
                     yield _row(self._line(line, bracket, width, room), "")
+        if self.others is not None and options.max_width >= ROOMY:
+            times = "".join(f"{time:>{TIME_WIDTH + terminal.GAP}}" for time in self.others)
+            yield _row(f"{terminal.padded(_cut(shown(say('all other lines')), room), room)}{times}", "dim")
 
     def _line(self, line: CostlyLine, bracket: str, width: int, room: int) -> str:
         source = _cut(f"{bracket}{line.place.line:>{width}}  {clean(line.text)}", room)

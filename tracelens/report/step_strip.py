@@ -1,10 +1,11 @@
-"""One step now and one step then, as totals in the order of the loop, on one scale.
+"""One step now and one step then as totals, not in their order, on one scale.
 
 In: a PlannedDiagnosis and what becomes of its step. Out: `StepStrip`, lanes of segments in percent of the longer step:
 the one drawing of now and then, for page, card and terminal.
-Totals, because of a measured step only totals are kept: where the idle time lies within a step is in the timeline.
-What one lane lacks is left out, never drawn as zero. The parts of a measured step come from a recording of the changed
-script; without one its bar is undivided.
+Totals, because of a measured step only totals are kept: where the idle time lies within a step is in the timeline. So a
+lane has each kind once, work before waiting: what a change takes away is at its end, and the two lanes have no clock in
+common. What one lane lacks is left out, never drawn as zero. The parts of a measured step come from a recording of the
+changed script; without one it is one undivided bar.
 """
 
 from __future__ import annotations
@@ -13,12 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tracelens.messages import joined, say
-from tracelens.model import Diagnosis, DrawnStep, IllustratedDiagnosis, PlannedDiagnosis, Verification, on_baseline
+from tracelens.model import (
+    ISSUING_KINDS,
+    Diagnosis,
+    DrawnStep,
+    IllustratedDiagnosis,
+    PlannedDiagnosis,
+    Verification,
+    on_baseline,
+)
 from tracelens.report import line_times, wording
 from tracelens.report.outcome import BestLever, drawn_copies_ns, exposed_copies_ns, recorded_work_ns
 from tracelens.units import step_ms
 
-TICKS = 5
+LEAST_APART_SHARE = 0.02
+"""Of the step: idle time of a cause below it is not drawn apart from the rest."""
 MOVED_SHARE = 0.05
 """Of the step: a wait that grows by less needs no explanation."""
 OTHER_SHARE = 0.02
@@ -26,31 +36,45 @@ OTHER_SHARE = 0.02
 ROOM, NARROW_ROOM = 9.0, 18.0
 """Percent of the picture that a label needs, on a wide window and on a phone."""
 PYTHON, GPU = say("Python thread"), say("GPU")
-OF_GPU = ("lost", "copy", "network", "gpu", "whole")
+OF_GPU = ("lost", "late", "issuing", "copy", "network", "gpu", "whole")
 """Kinds of segments of the GPU's lane."""
+IDLE = ("late", "issuing", "lost")
+"""Kinds of idle time of the GPU: beside a loop that waits for a batch, beside Python that launches, the rest."""
+BLOCKED = ("await", "hold", "block")
+"""Kinds of time that Python is blocked: until a batch is there, a copy is made, the GPU is done."""
 KEY = (
-    (("lost",), say("GPU idle")),
+    (IDLE, say("GPU idle")),
     (("gpu",), say("kernels")),
     (("copy",), say("copies")),
     (("network",), say("collectives")),
-    (("block", "await"), say("host blocked")),
+    (BLOCKED, say("host blocked")),
     (("batch",), say("makes a batch")),
     (("issue",), say("Python works")),
     (("whole",), say("parts unknown")),
 )
-"""What each colour is; a wait for a batch and one for the GPU have the same."""
+"""What each colour is; all waits of Python have the same, and all idle time of the GPU."""
 WORDS = {
     "batch": say("makes the next batch"),
     "await": say("waits for a batch"),
     "issue": say("works"),
+    "hold": say("waits for copies"),
     "block": say("waits for the GPU"),
+    "late": say("idle, no batch"),
+    "issuing": say("idle at launches"),
     "lost": say("idle"),
     "copy": say("copies"),
     "network": say("collectives"),
     "gpu": say("works"),
     "whole": say("measured as a whole"),
 }
-SHORT = {"batch": say("batch"), "await": say("waits"), "issue": say("works"), "block": say("waits")}
+SHORT = {
+    "batch": say("batch"),
+    "await": say("waits"),
+    "hold": say("waits"),
+    "block": say("waits"),
+    "late": say("idle"),
+    "issuing": say("idle"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +128,12 @@ class StripStep:
 @dataclass(frozen=True, slots=True)
 class StepStrip:
     steps: tuple[StripStep, ...]
-    ticks: tuple[tuple[float, str], ...]
     saved: str
     kinds: tuple[str, ...]
     moved: str = ""
     """Why Python waits longer for a batch although the step is shorter; empty where it does not."""
     recordings: str = ""
-    """That the step then was recorded by itself, where its GPU works for another time; empty where it does not."""
+    """Where the parts of a measured step come from; empty where there are none, and of what was predicted."""
 
     def total_ns(self, *kinds: str) -> tuple[float, ...]:
         """What the segments of some kinds of one lane come to in each step (ns); nothing where it is not known."""
@@ -139,7 +162,7 @@ class StepStrip:
 
 
 Totals = dict[str, tuple[tuple[str, float], ...]]
-"""Per lane the kinds with their ns, in the order of the loop."""
+"""Per lane the kinds with their ns, each once, as they are drawn."""
 
 
 def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip | None:
@@ -165,7 +188,7 @@ def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip
         if then and then.step_ns < base_ns
         else ""
     )
-    return StepStrip(tuple(steps), _ticks(longest), saved, kinds, _moved(steps, base_ns), _recordings(steps, then))
+    return StepStrip(tuple(steps), saved, kinds, _moved(steps, base_ns), _recordings(steps, then))
 
 
 def _moved(steps: Sequence[StripStep], base_ns: int) -> str:
@@ -186,10 +209,10 @@ def _recordings(steps: Sequence[StripStep], then: BestLever | None) -> str:
     if then is None or then.trial is None or len(worked) < 2:
         return ""
     if abs(worked[1] - worked[0]) < OTHER_SHARE * worked[0]:
-        return ""
+        return say("parts from a recording of its own")
     if worked[1] < worked[0]:
-        return say("another recording, whose kernels were shorter")
-    return say("another recording, whose kernels took longer")
+        return say("parts from a recording of its own, whose kernels were shorter")
+    return say("parts from a recording of its own, whose kernels took longer")
 
 
 # --------------------------------------------------------------------------------------------------------- totals
@@ -206,17 +229,25 @@ def _now(diagnosis: Diagnosis, base_ns: int) -> Totals:
         out[PYTHON] = _host(base_ns, loader_kind, loader_ns, copies, waits)
     parts = diagnosis.breakdown
     if parts is not None and "gpu" in diagnosis.timeline.trace.signals:
-        known = dict(parts.known)
-        loader_idle = known.pop("idle_dataloader", 0)
-        idle = sum(ns for part, ns in known.items() if part.startswith("idle_"))
+        known = parts.known
         out[GPU] = (
-            ("lost", loader_idle),
-            ("copy", known.get("copy_exposed", 0.0)),
-            ("lost", idle),
             ("gpu", known.get("compute", 0.0)),
             ("network", known.get("communication_exposed", 0.0)),
+            ("copy", known.get("copy_exposed", 0.0)),
+            *_idle(diagnosis, base_ns, sum(ns for part, ns in known.items() if part.startswith("idle_"))),
         )
     return out
+
+
+def _idle(diagnosis: Diagnosis, base_ns: int, idle_ns: float) -> Iterator[tuple[str, float]]:
+    """The idle time beside the DataLoader and beside Python that launches, as their owners have it, and the rest."""
+    owners = diagnosis.owners.owners
+    for kind, held in (("late", ("dataloader",)), ("issuing", ISSUING_KINDS)):
+        held_ns = min(sum(owner.owned_ns for owner in owners if owner.kind in held), idle_ns)
+        if held_ns >= LEAST_APART_SHARE * base_ns:
+            yield kind, held_ns
+            idle_ns -= held_ns
+    yield "lost", idle_ns
 
 
 def loader(diagnosis: Diagnosis) -> tuple[str, float]:
@@ -233,9 +264,9 @@ def _host(
     copies = min(copies, step_ns - loader_ns)
     waits = min(waits, step_ns - loader_ns - copies)
     return (
-        (loader_kind, loader_ns),
-        ("block", copies),
         ("issue", step_ns - loader_ns - copies - waits),
+        (loader_kind, loader_ns),
+        ("hold", copies),
         ("block", waits),
     )
 
@@ -252,7 +283,9 @@ def _then(diagnosis: PlannedDiagnosis, then: BestLever) -> Totals:
 
 def _measured(diagnosis: PlannedDiagnosis, then: BestLever, trial: Verification) -> Totals:
     """What the window of the changed version kept; without the work of the GPU in it, one bar as long as the step."""
-    facts, out = trial.window("after"), _busy(then) or {GPU: (("whole", then.step_ns),)}
+    facts, out = trial.window("after"), _busy(then)
+    if not out:
+        return {GPU: (("whole", then.step_ns),)}
     sync, copy, host = (facts.get(f"{name}_wait_us_per_step") for name in ("sync", "copy", "host"))
     worked, copies = recorded_work_ns(trial), exposed_copies_ns(trial)
     if isinstance(sync, int | float) and isinstance(copy, int | float) and isinstance(host, int | float):
@@ -260,7 +293,7 @@ def _measured(diagnosis: PlannedDiagnosis, then: BestLever, trial: Verification)
         out[PYTHON] = _host(then.step_ns, kind, 1000 * max(host - sync - copy, 0), 1000 * copy, 1000 * sync)
     if worked is not None and copies is not None:
         busy = min(worked, then.step_ns)
-        out[GPU] = (("lost", then.step_ns - busy), ("copy", copies), ("gpu", busy - copies))
+        out[GPU] = (("gpu", busy - copies), ("copy", copies), ("lost", then.step_ns - busy))
     return {name: out[name] for name in (PYTHON, GPU) if name in out}
 
 
@@ -268,7 +301,7 @@ def _busy(then: BestLever) -> Totals:
     if then.busy_share is None:
         return {}
     busy = then.busy_share * then.step_ns
-    return {GPU: (("lost", then.step_ns - busy), ("gpu", busy))}
+    return {GPU: (("gpu", busy), ("lost", then.step_ns - busy))}
 
 
 def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, then: BestLever) -> Totals:
@@ -283,7 +316,7 @@ def _replayed(diagnosis: PlannedDiagnosis, drawn: DrawnStep, then: BestLever) ->
     if GPU in out:
         busy = dict(out[GPU])["gpu"]
         copied = min(drawn_copies_ns(drawn), busy)
-        out[GPU] = (("lost", then.step_ns - busy), ("copy", copied), ("gpu", busy - copied))
+        out[GPU] = (("gpu", busy - copied), ("copy", copied), ("lost", then.step_ns - busy))
     return out
 
 
@@ -329,11 +362,3 @@ def _segments(parts: Sequence[tuple[str, float]], longest: int, base_ns: int) ->
             kind, ns, round(x, 2), round(width, 2), label, short, say("{words} {time} ms", words=words, time=time)
         )
         x += width
-
-
-def _ticks(longest: int) -> tuple[tuple[float, str], ...]:
-    length = longest / 1e6
-    spacing = next(
-        (m * 10.0**power for power in range(-4, 6) for m in (1, 2, 5) if length / (m * 10.0**power) <= TICKS), length
-    )
-    return tuple((round(100 * k * spacing / length, 2), f"{k * spacing:g}") for k in range(int(length / spacing) + 1))

@@ -44,6 +44,7 @@ class Period:
     wall_ns: int
     name: str = "step"
     """"recording" where no steps were found in it."""
+    has_gpu: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class Loss:
     """On a CPU: the owners that are forward, backward and optimizer, where `owner` is all of them as one."""
     beside_training: bool = False
     """On a CPU: whether forward, backward or optimizer holds more."""
+    blocked_ns: int | None = None
+    """Per step, of waits and copies that Python waits for: how long it is blocked at their lines."""
 
     @property
     def ns(self) -> int:
@@ -69,6 +72,11 @@ class Loss:
     def returns(self) -> bool:
         """Whether `ns` was replayed or measured; else it is the time that was owned."""
         return self.owner.recoverable_ns is not None
+
+    @property
+    def observed_ns(self) -> int:
+        """Per step, what was seen of it and not what its end gives back: blocked time, else the time that it owns."""
+        return self.blocked_ns or self.owner.owned_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +184,7 @@ def _waits_together(owners: Owners, step: StepFacts) -> list[Loss]:
         kind,
         sum(owner.owned_ns for owner in waits),
         locations=_first_lines(waits),
-        group=waits[0].group,
+        group="+".join(str(owner.group) for owner in waits),
         recoverable_ns=together_ns,
         evidence="replayed",
     )

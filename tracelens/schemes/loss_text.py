@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tracelens.messages import Message, capital, say, say_count
-from tracelens.model import Owner, OwnerKind
+from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, Loss, Period
 from tracelens.schemes.wording import place, places, step
-from tracelens.units import known_by
+from tracelens.units import known_by, step_ms
 
 HEADLINE_LENGTH = 60
 _NUMBERS = (
@@ -34,8 +34,9 @@ _OF_TRAINING = say("the training's own work")
 
 
 def headline(loss: Loss, period: Period) -> str:
-    """'gc.collect() costs 31.0 ms of every 58.4 ms step'; 'The DataLoader takes 33 % of the step'."""
-    named = [_costs(who, loss, period) if loss.returns else _takes(who, loss, period) for who in _names(loss)]
+    """'gc.collect() takes 31.0 ms of every 58.4 ms step'; 'Two waits block Python for 8.0 of every 25.4 ms'."""
+    names = _names(loss)
+    named = [_takes(who, loss, period) for who in names] + [_takes_share(who, loss, period) for who in names]
     fitting = [text for text in named if len(text) <= HEADLINE_LENGTH]
     return _capital(fitting[0] if fitting else named[-1][:HEADLINE_LENGTH])
 
@@ -54,31 +55,32 @@ def sentence(loss: Loss, period: Period) -> str:
 
 
 def clause(loss: Loss, period: Period) -> str:
-    """'train.py:61 (gc.collect) costs 31.0 ms of every 58.4 ms step; without it a step takes 27.4 ms (replayed)'."""
-    who = subject(loss)
+    """'train.py:61 (gc.collect) takes 31.0 ms of every 58.4 ms step; without it a step takes 27.4 ms (predicted)'."""
+    text: str = _takes(subject(loss), loss, period)
     if not loss.returns:
-        owned_ns = loss.ns * period.step_ns / max(period.wall_ns, 1)  # a share of the one step time that is told
-        takes, owned, whole = (
-            _takes(who, loss, period),
-            *(step(ns, period.step_ns) for ns in (owned_ns, period.step_ns)),
-        )
-        return say("{takes} ({owned} of {step})", takes=takes, owned=owned, step=whole)
-    text: str = _costs(who, loss, period)
+        return say("{loss} ({part})", loss=text, part=_part(loss, period))
     if 0 < loss.ns < period.step_ns:
-        text = say("{costs}; {rest}", costs=text, rest=_rest(loss, period.step_ns - loss.ns, period.step_ns))
+        text = say("{loss}; {rest}", loss=text, rest=_rest(loss, period.step_ns - loss.ns, period.step_ns))
     return text
 
 
 def details(loss: Loss, period: Period) -> str:
-    """What the headline leaves out: 'train.py:61, 0.95 ms of 3.9 ms', 'Without it a step takes 27.4 ms (predicted)'."""
+    """What the headline leaves out: 'train.py:61: 53 % of the step', 'Without it a step takes 27.4 ms (predicted)'."""
     owner = loss.owner
     where = place(owner.locations[0]) if owner.locations and owner.kind != "launch" else ""
     if not loss.returns:
-        owned = step(loss.ns * period.step_ns / max(period.wall_ns, 1), period.step_ns)
-        text = say("{owned} of {step}", owned=owned, step=step(period.step_ns, period.step_ns))
+        text = _part(loss, period)
         return say("{where}: {text}", where=where, text=text) if where else text
     text = _rest(loss, max(period.step_ns - loss.ns, 0), period.step_ns)
     return say("{where}: {text}", where=where, text=text) if where else capital(text)
+
+
+def _part(loss: Loss, period: Period) -> str:
+    """How much of the step it takes, in the unit that the sentence with the time does not have."""
+    if _told_in_ms(loss, period):
+        return say("{share} of the step", share=_share(loss, period))
+    whole = step(period.step_ns, period.step_ns)
+    return say("{owned} of {step}", owned=step(_observed_ns(loss, period), period.step_ns), step=whole)
 
 
 def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
@@ -87,18 +89,49 @@ def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
     return say("{without} a step takes {rest} ({known})", without=_without(loss), rest=rest, known=known)
 
 
-def _costs(who: str, loss: Loss, period: Period) -> str:
-    return say_count(
-        "{who} costs {saved} of every {step} step",
-        "{who} cost {saved} of every {step} step",
-        _agreeing(loss),
-        who=who,
-        saved=step(min(loss.ns, period.step_ns), period.step_ns),
-        step=step(period.step_ns, period.step_ns),
-    )
+def _told_in_ms(loss: Loss, period: Period) -> bool:
+    return period.name == "step" and not loss.beside_training and period.wall_ns > 0
+
+
+def _observed_ns(loss: Loss, period: Period) -> float:
+    """On the one step time that is told."""
+    observed_ns = loss.observed_ns if loss.blocked_ns else loss.owner.owned_ns * period.step_ns / max(period.wall_ns, 1)
+    return min(observed_ns, period.step_ns)
 
 
 def _takes(who: str, loss: Loss, period: Period) -> str:
+    """What was seen: the time that Python is blocked, that the GPU idles while work is issued, or that it takes."""
+    if not _told_in_ms(loss, period):
+        return _takes_share(who, loss, period)
+    count, base_ns = _agreeing(loss), period.step_ns
+    if not loss.observed_ns:
+        saved = step(min(loss.ns, base_ns), base_ns)
+        told = {"who": who, "saved": saved, "step": step(base_ns, base_ns)}
+        return say_count(
+            "{who} costs {saved} of every {step} step", "{who} cost {saved} of every {step} step", count, **told
+        )
+    taken_ns = _observed_ns(loss, period)
+    told = {"who": who, "taken": step_ms(taken_ns, base_ns), "step": step(base_ns, base_ns)}
+    if loss.owner.kind in ISSUING_KINDS and period.has_gpu:
+        return say_count(
+            "{who} leaves the GPU idle {taken} of every {step}",
+            "{who} leave the GPU idle {taken} of every {step}",
+            count,
+            **told,
+        )
+    if loss.blocked_ns:
+        return say_count(
+            "{who} blocks Python for {taken} of every {step}",
+            "{who} block Python for {taken} of every {step}",
+            count,
+            **told,
+        )
+    return say_count(
+        "{who} takes {taken} ms of every {step} step", "{who} take {taken} ms of every {step} step", count, **told
+    )
+
+
+def _takes_share(who: str, loss: Loss, period: Period) -> str:
     share, count = _share(loss, period), _agreeing(loss)
     if loss.beside_training:
         return say("beside the training itself, {who} takes {share}", who=who, share=share)
@@ -161,7 +194,7 @@ def _names(loss: Loss) -> Sequence[str]:
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
-        return (*called, say("{launches} kernel launches", launches=launches) if launches else _KINDS[owner.kind])
+        return (*called, say("{launches} launches", launches=launches) if launches else _KINDS[owner.kind])
     line = say("a line of Python")
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
@@ -201,7 +234,9 @@ def _several(loss: Loss) -> str:
 
 
 def _share(loss: Loss, period: Period) -> str:
-    return f"{100 * loss.ns / period.wall_ns:.0f} %" if period.wall_ns > 0 else say("an unknown part")
+    if period.wall_ns <= 0:
+        return say("an unknown part")
+    return f"{100 * _observed_ns(loss, period) / max(period.step_ns, 1):.0f} %"
 
 
 def _capital(text: str) -> str:

@@ -7,6 +7,7 @@ unchanged on screen, in JSON and in the report. Where nothing pays it names the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tracelens import lever_names
@@ -266,7 +267,22 @@ def _limit_alone(schemes: Sequence[Scheme], facts: Facts) -> str:
 
 
 def _largest(facts: Facts) -> Loss | None:
-    return largest(facts.owners, StepFacts(facts.step_ns, facts.gpu_busy_share or 0.0, facts.exposed_together_ns))
+    loss = largest(facts.owners, StepFacts(facts.step_ns, facts.gpu_busy_share or 0.0, facts.exposed_together_ns))
+    return None if loss is None else _with_blocked(loss, (loss.owner.group or "").split("+"), facts)
+
+
+def _with_blocked(loss: Loss, ended: Sequence[str], facts: Facts) -> Loss:
+    """With the time that Python is blocked at the lines of these Stalls, as their lines on every page have it."""
+    if loss.owner.kind not in ("wait", "copy") or loss.owner.is_gpu_work:
+        return loss
+    waits = _waits(facts)
+    lines = {(at.path, at.line) for stall in waits if stall.id in ended and (at := stall.location) is not None}
+    there = [
+        stall
+        for stall in waits
+        if stall.id in ended or (stall.location is not None and (stall.location.path, stall.location.line) in lines)
+    ]
+    return replace(loss, blocked_ns=sum(stall.wait_ns for stall in there)) if there else loss
 
 
 def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
@@ -282,7 +298,7 @@ def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
     lines = tuple(dict.fromkeys(stall.location for stall in stalls if stall.location is not None))
     called = (stalls[0].call or stalls[0].api) if stalls else None
     owner = Owner("copy" if copies else "wait", 0, lines, called, recoverable_ns=saved_ns, evidence=estimate.evidence)
-    return Loss(owner, max(1, len(stalls)))
+    return _with_blocked(Loss(owner, max(1, len(stalls))), [stall.id for stall in stalls], facts)
 
 
 def _saved(estimate: Estimate, facts: Facts) -> int:
@@ -304,7 +320,7 @@ def _shares_idle_time(scheme: Scheme, loss: Loss) -> bool:
 
 def _period(facts: Facts) -> Period:
     wall_ns = facts.owners.wall_ns if facts.owners is not None else facts.step_ns
-    return Period(facts.step_ns, wall_ns, "step" if facts.steps_found else "recording")
+    return Period(facts.step_ns, wall_ns, "step" if facts.steps_found else "recording", facts.has_gpu)
 
 
 def _unrecorded(facts: Facts) -> str:
