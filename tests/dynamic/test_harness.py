@@ -196,7 +196,7 @@ def _rounds(table: ModuleType, tmp_path: Path, originals: list[float], patched: 
 def test_no_speed_is_named_where_the_pairs_do_not_decide(tmp_path: Path) -> None:
     table = _table()
     sure = _rounds(table, tmp_path, [10.0, 10.1, 9.9, 10.0, 10.1], [8.0, 8.1, 7.9, 8.1, 8.0])
-    assert "| gan | event-interval |  |  | 1.249 (1.2" in sure
+    assert "| gan | event-interval |  |  | 1.250 (1.2" in sure
     assert "[5] | 10.0 (9.9 to 10.1) | faster |" in sure
     slow = _rounds(table, tmp_path, [10.0, 10.1, 9.9, 10.0, 10.1], [11.0, 11.1, 10.9, 11.1, 11.0])
     assert "| slower |" in slow

@@ -43,9 +43,8 @@ class LeverPolicy:
     combination."""
     hiding: float = 2.0
     """A lever that is so many times as fast takes away half of a step and more: what others do to the rest is lost in
-    what that half varies by from process to process (a `gc.collect()` took 77 to 180 ms in those of one session)."""
-    hidden: float = 0.7
-    """... and beside it a lever is left out of combinations only if its first pair is slower than this."""
+    what that half varies by from process to process (beside a `gc.collect()` levers that do nothing there came out at
+    0.5 to 1.2). Beside it one is left out of combinations only if it costs more than what goes."""
     promising: float = 1.005
     """... and one whose first two pairs are not faster than this gets no more."""
     first_share: float = 0.6

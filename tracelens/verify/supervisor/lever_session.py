@@ -275,10 +275,11 @@ class LeverSession:
 
     def _fastest_first(self, least: float) -> list[LeverUnderTrial]:
         """The levers that ran and are at least so many times as fast as the original, or would not show it."""
-        usable = [lever for lever in self.levers if lever.alive and lever.pairs and lever.middle >= least]
-        if usable and max(lever.middle for lever in usable) >= LEVER_POLICY.hiding and least > LEVER_POLICY.hidden:
-            return self._fastest_first(LEVER_POLICY.hidden)
-        return sorted(usable, key=lambda lever: -lever.middle)
+        usable = [lever for lever in self.levers if lever.alive and lever.pairs]
+        fastest = max((lever.middle for lever in usable), default=0.0)
+        if fastest >= LEVER_POLICY.hiding:
+            least = min(least, 1 / (2 - 1 / fastest))
+        return sorted((one for one in usable if one.middle >= least), key=lambda lever: -lever.middle)
 
     def _choose(self) -> None:
         """What is fastest beyond doubt so far; several levers only where they are worth it beside fewer."""
@@ -351,11 +352,7 @@ class LeverSession:
 
     def _affords(self, originals: int, levers: Sequence[LeverUnderTrial] = ()) -> bool:
         """Whether so many more runs of the original and one of each of these levers fit into the budget."""
-        warm = [
-            *self.originals[1:],
-            *self.seeded,
-            *filter(None, (self.base,)),
-        ]  # the very first one read torch from disk
+        warm = [*self.originals[1:], *self.seeded, *filter(None, (self.base,))]  # the first one read torch from disk
         usual = max((record.seconds for record in warm), default=math.inf)
         return originals * usual + sum(lever.seconds or usual for lever in levers) <= self.left_s
 
