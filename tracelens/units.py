@@ -65,6 +65,23 @@ def percent_range(low: float, high: float) -> str:
     return say("{low} to {high}", low=signed_percent(low).removesuffix(" %"), high=signed_percent(high))
 
 
+LEAST_COPIES_SHARE = 0.05
+"""Of the step: from here on a GPU that copies and does nothing else is not called busy, as if it computed."""
+
+
+def gpu_works(busy: float, copies: float) -> str:
+    """'GPU busy 63 %', 'GPU kernels 64 %, copies 30 %'; of shares of the step. `copies`: beside no kernel."""
+    if copies < LEAST_COPIES_SHARE:
+        return say("GPU busy {share}", share=f"{100 * busy:.0f} %")
+    return say("GPU {parts}", parts=kernels_and_copies(busy, copies))
+
+
+def kernels_and_copies(busy: float, copies: float) -> str:
+    """'kernels 64 %, copies 30 %', of shares of the step that the GPU is busy, and that it only copies."""
+    kernels = f"{100 * max(busy - copies, 0.0):.0f} %"
+    return say("kernels {kernels}, copies {copies}", kernels=kernels, copies=f"{100 * copies:.0f} %")
+
+
 _KNOWN = {"replayed": say("predicted"), "measured": say("measured"), "patch": say("patch")}
 
 

@@ -212,6 +212,11 @@ def test_a_headline_says_what_was_seen_and_the_rest_of_the_sentence_what_its_end
     assert loss_text.headline(copies, PERIOD) == "Two copies block Python for 9.0 of every 151 ms"
 
 
+def test_a_gpu_that_copies_is_not_called_busy_as_if_it_computed() -> None:
+    assert loss_text.gpu_headline(0.95, 0.04) == "GPU-bound: 95 % busy. Nothing to fix in the loop."
+    assert loss_text.gpu_headline(0.95, 0.3) == "GPU-bound: kernels 65 %, copies 30 %"
+
+
 def test_without_a_gpu_nothing_idles() -> None:
     backward = Loss(Owner("backward", 80 * MS))
     assert loss_text.headline(backward, PERIOD) == "The backward pass leaves the GPU idle 75.5 of every 151 ms"

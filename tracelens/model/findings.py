@@ -57,6 +57,11 @@ class Breakdown:
         """The parts that the recording tells."""
         return {name: ns for name, ns in self.parts.items() if ns is not None}
 
+    @property
+    def copies_share(self) -> float:
+        """Of the wall time, how long the GPU copies and does nothing else."""
+        return self.known.get("copy_exposed", 0) / max(self.wall_ns, 1)
+
     def __post_init__(self) -> None:
         if set(self.parts) != set(BREAKDOWN_PARTS):
             raise ValueError(f"breakdown parts {sorted(self.parts)} are not {sorted(BREAKDOWN_PARTS)}")

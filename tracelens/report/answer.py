@@ -17,7 +17,7 @@ from tracelens.report.first_screen import FirstScreen
 from tracelens.report.formatting import DASH, clean, gain, percent
 from tracelens.report.line_times import recommended_lines
 from tracelens.report.outcome import BestLever
-from tracelens.units import step_ms
+from tracelens.units import LEAST_COPIES_SHARE, step_ms
 
 SOURCE = {
     "measured": say("measured: the script as it is"),
@@ -145,9 +145,18 @@ def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Fi
             say("1,000 steps in {seconds:,.0f} s", seconds=base_ns / 1e6) if base_ns else say("steps were not found")
         )
         yield Figure(say("Throughput"), _rate(base_ns) if base_ns else DASH, "", "steps/s", thousand)
-    busy = diagnosis.gpu_busy_share
+    yield _busy(diagnosis, then)
+
+
+def _busy(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Figure:
+    """Copies that nothing hides are told apart where they matter: a GPU that copies does not compute."""
+    busy, parts = diagnosis.gpu_busy_share, diagnosis.breakdown
+    copies = parts.copies_share if parts is not None else 0.0
+    if busy is not None and copies >= LEAST_COPIES_SHARE:
+        kernels = percent(max(busy - copies, 0.0)).removesuffix(" %")
+        return Figure(say("GPU kernels"), kernels, "", "%", say("of the step, copies {share}", share=percent(copies)))
     later = then.busy_share if then is not None else None
-    yield Figure(
+    return Figure(
         say("GPU busy"),
         DASH if busy is None else percent(busy).removesuffix(" %"),
         "" if later is None else percent(later).removesuffix(" %"),

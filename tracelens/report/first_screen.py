@@ -42,7 +42,7 @@ from tracelens.report.formatting import DASH
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
-from tracelens.units import step_ms
+from tracelens.units import gpu_works, step_ms
 
 MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
@@ -190,7 +190,12 @@ def subject(diagnosis: Diagnosis) -> str:
     known = trace.device or "gpu" in trace.signals
     told = {"name": formatting.clean(name), "device": wording.device(trace), "step": step}
     text = say("{name} on {device}: {step}", **told) if known else say("{name}, no GPU recorded: {step}", **told)
-    return text if busy is None else say("{text}, GPU busy {share}", text=text, share=formatting.percent(busy))
+    parts = on_baseline(diagnosis).breakdown
+    return (
+        text
+        if busy is None
+        else say("{text}, {works}", text=text, works=gpu_works(busy, parts.copies_share if parts is not None else 0.0))
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- its lines

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from tracelens.messages import joined, say
 from tracelens.model import Binding, OwnerKind
 from tracelens.schemes.facts import Facts
+from tracelens.schemes.loss import MOST_BUSY
+from tracelens.units import LEAST_COPIES_SHARE, gpu_works
 
 PYTHON_ONLY = {"amp", "compile"}
 """Inventory items that are remedies in Python and nothing else."""
@@ -67,7 +69,16 @@ def helps_against(limit: str, facts: Facts) -> tuple[str, str]:
 
 def busy(facts: Facts) -> str:
     share = facts.gpu_busy_share
-    return say("GPU busy {share}", share=f"{100 * share:.0f} %") if share is not None else ""
+    return gpu_works(share, copies_share(facts)) if share is not None else ""
+
+
+def copies_share(facts: Facts) -> float:
+    return facts.breakdown.copies_share if facts.breakdown is not None else 0.0
+
+
+def is_full(facts: Facts) -> bool:
+    """Whether kernels, not copies that nothing hides, keep the GPU busy all the time: nothing is to be fixed then."""
+    return (facts.gpu_busy_share or 0.0) >= MOST_BUSY and copies_share(facts) < LEAST_COPIES_SHARE
 
 
 def communicates(facts: Facts) -> bool:

@@ -12,7 +12,7 @@ from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, Loss, Period
 from tracelens.schemes.wording import place, places, step
-from tracelens.units import known_by, step_ms
+from tracelens.units import LEAST_COPIES_SHARE, kernels_and_copies, known_by, step_ms
 
 HEADLINE_LENGTH = 60
 _NUMBERS = (
@@ -41,9 +41,11 @@ def headline(loss: Loss, period: Period) -> str:
     return _capital(fitting[0] if fitting else named[-1][:HEADLINE_LENGTH])
 
 
-def gpu_headline(gpu_busy_share: float) -> str:
-    """Where the GPU's own work is what takes the time."""
+def gpu_headline(gpu_busy_share: float, copies: float = 0.0) -> str:
+    """Where the GPU's own work is what takes the time. `copies`: the share of the step beside no kernel."""
     busy = f"{100 * gpu_busy_share:.0f} %"
+    if copies >= LEAST_COPIES_SHARE:
+        return say("GPU-bound: {works}", works=kernels_and_copies(gpu_busy_share, copies))
     if gpu_busy_share >= MOST_BUSY:
         return say("{sentence}.", sentence=say("GPU-bound: {busy} busy. Nothing to fix in the loop", busy=busy))
     return say("GPU-bound: {busy} busy", busy=busy)

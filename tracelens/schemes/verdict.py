@@ -16,9 +16,8 @@ from tracelens.messages import joined, say
 from tracelens.model import Abstention, Estimate, HeadlineKind, Owner, Scheme, Stall
 from tracelens.schemes import loss_text
 from tracelens.schemes.facts import Facts
-from tracelens.schemes.limits import LIMIT_OF, binding_of, busy, communicates, helps_against
+from tracelens.schemes.limits import LIMIT_OF, binding_of, busy, communicates, copies_share, helps_against, is_full
 from tracelens.schemes.loss import (
-    MOST_BUSY,
     MOST_BUSY_WHEN_LAUNCHING,
     Loss,
     Period,
@@ -65,7 +64,7 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
             return say("Not judged: no GPU work was recorded")
         return say("Not judged: no owner of the time is known")
     if loss.owner.kind == "gpu":
-        return loss_text.gpu_headline(facts.gpu_busy_share or 0.0)
+        return loss_text.gpu_headline(facts.gpu_busy_share or 0.0, copies_share(facts))
     return loss_text.headline(loss, _period(facts))
 
 
@@ -198,7 +197,7 @@ def _limited(loss: Loss, unjudged: Abstention | None, facts: Facts) -> str:
     hints = (unjudged.hint, "") if unjudged is not None else ("",)
     limit = say("{limit}, {busy}", limit=name, busy=works) if works else name
     if loss.owner.kind == "gpu":
-        if (facts.gpu_busy_share or 0.0) >= MOST_BUSY:
+        if is_full(facts):
             limit = say("{limit}: nothing to fix in the loop", limit=limit)
         texts = [_with_help(limit, helps, hint) for hint in hints]
     else:
