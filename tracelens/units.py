@@ -54,6 +54,26 @@ def step_ms(ns: float, base_ns: float) -> str:
     return "0" if ns == 0 else minus(f"{ns / 1e6:.{digits}f}")
 
 
+def told_ns(ns: float, base_ns: float) -> float:
+    """The time that `step_ms` shows: what a reader subtracts and divides."""
+    digits = step_digits(base_ns) if abs(ns) < NO_DECIMALS_NS else 0
+    return 1e6 * round(ns / 1e6, digits)
+
+
+def saved_ns(base_ns: float, step_ns: float) -> float:
+    """What the step is shorter by, of the two times as they are shown."""
+    return told_ns(base_ns, base_ns) - told_ns(step_ns, base_ns)
+
+
+def told_speedup(base_ns: float, step_ns: float) -> float:
+    """The step times that are shown, one by the other, so that the gain beside them is theirs; of a step that is shown
+    with one digit, which says too little for that, the times as they are."""
+    shown_ns = told_ns(step_ns, base_ns)
+    if shown_ns < 10 * 1e6 * 10.0 ** -step_digits(base_ns):
+        return base_ns / step_ns if step_ns > 0 else 1.0
+    return told_ns(base_ns, base_ns) / shown_ns
+
+
 def signed_percent(value: float) -> str:
     """`+45 %`, `−3 %`, `+0 %`: whole percents, which is as much as two runs agree on, with a real minus sign."""
     whole = round(value)

@@ -178,18 +178,18 @@ def test_a_page_that_says_how_to_write_a_change_says_how_to_take_it_out() -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["sync_every_batch", "loader_bound", "pageable_copies"])
 def test_the_step_times_that_are_shown_give_the_gain_that_is_shown(case: str) -> None:
-    """9.8 → 6.5 ms may be anything from +49 to +53 %: three digits are needed."""
+    """Divided and subtracted by a reader, with the same digits for both."""
     now, then = re.findall(r"([\d.]+) ms (?:then [█▒·░]|GPU in)", screen(case))[:2]
-    (gain,) = re.findall(r"ms: \+(\d+) % throughput", screen(case))[:1]
-    half = [0.5 * 10.0 ** -len(number.partition(".")[2]) for number in (now, then)]
-    least, most = ((float(now) - a) / (float(then) + b) for a, b in (half, (-half[0], -half[1])))
-    assert 100 * (least - 1) - 0.5 <= int(gain) <= 100 * (most - 1) + 0.5 and most - least < 0.02 * most
+    ((saved, gain),) = re.findall(r"saves ([\d.]+) ms: \+(\d+) % throughput", screen(case))[:1]
+    assert len(now.partition(".")[2]) == len(then.partition(".")[2])
+    assert int(gain) == round(100 * (float(now) / float(then) - 1))
+    assert float(saved) == pytest.approx(float(now) - float(then), abs=1e-6)
 
 
 @pytest.mark.slow
 def test_a_range_says_what_it_is_of() -> None:
     assert "14.7 to 21.0 ms, 95 % sure" in page("sync_every_batch")
-    assert "2.80 to 5.58 ms, predicted" in page("loader_bound")
+    assert "2.8 to 5.6 ms, predicted" in page("loader_bound")
 
 
 @pytest.mark.slow
@@ -305,8 +305,8 @@ def test_a_longer_trial_is_worth_its_time_where_the_middle_is_a_gain(middle: flo
 @pytest.mark.slow
 def test_a_line_that_is_changed_without_a_row_of_its_own_is_not_plain() -> None:
     """Line 75 is replaced, too; six lines are shown of seventeen."""
-    assert "6 of 17 lines (75 changes, too), 1 new file of 484 lines" in screen("sync_every_batch")
-    assert "6 of 17 lines, 1 new file of 484 lines" in page("sync_every_batch"), "there it has a sign"
+    assert re.search(r"6 of 17 lines \(75 changes, too\), 1 new file of \d+ lines", screen("sync_every_batch"))
+    assert re.search(r"6 of 17 lines, 1 new file of \d+ lines", page("sync_every_batch")), "there it has a sign"
     assert re.search(r"75 ?~for step, \(images, labels\)", page("sync_every_batch").partition("Levers")[0])
     assert "changes, too" not in screen("pageable_copies")
 
@@ -355,7 +355,7 @@ def test_how_much_there_is_to_read_of_each_change_stands_beside_it() -> None:
     table = lever_section.lever_table(sample_plan("sync_every_batch"))
     assert table is not None
     sizes = {line.id: line.size for line in table.lines}
-    assert sizes["event-interval"] == "12 lines in, 5 out, 1 new file of 484 lines"
+    assert re.fullmatch(r"12 lines in, 5 out, 1 new file of \d+ lines", sizes["event-interval"])
     assert sizes["workers=1"] == "1 line in, 1 out" and sizes["compile"] == ""
 
 

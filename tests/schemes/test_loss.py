@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tracelens import units
 from tracelens.model import Breakdown, Edit, Estimate, Location, Owner, Owners, Scheme, Stall
 from tracelens.schemes import loss_text, verdict
 from tracelens.schemes.facts import Facts
@@ -215,6 +216,18 @@ def test_a_headline_says_what_was_seen_and_the_rest_of_the_sentence_what_its_end
 def test_a_gpu_that_copies_is_not_called_busy_as_if_it_computed() -> None:
     assert loss_text.gpu_headline(0.95, 0.04) == "GPU-bound: 95 % busy. Nothing to fix in the loop."
     assert loss_text.gpu_headline(0.95, 0.3) == "GPU-bound: kernels 65 %, copies 30 %"
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "saved", "gain"),
+    [(25.43, 16.88, 8.5, 25.4 / 16.9), (11.77, 4.243, 7.6, 11.8 / 4.2), (12.0, 0.36, 11.6, 12.0 / 0.36)],
+)
+def test_what_is_saved_and_gained_is_so_of_the_times_that_are_shown(
+    now: float, then: float, saved: float, gain: float
+) -> None:
+    """Of a step that is shown with one digit the gain is that of the times as they are: it says too little."""
+    assert units.saved_ns(now * MS, then * MS) == pytest.approx(saved * MS)
+    assert units.told_speedup(now * MS, then * MS) == pytest.approx(gain)
 
 
 def test_without_a_gpu_nothing_idles() -> None:

@@ -16,7 +16,6 @@ from tracelens.model import PlannedDiagnosis
 from tracelens.report import diff, line_times
 from tracelens.report.diff import ChangedFile, DiffRow
 from tracelens.report.edit_excerpt import EditExcerpt, EditRow
-from tracelens.report.formatting import short_ms
 from tracelens.report.line_times import CostlyLine
 
 MOST_LINES = 60
@@ -92,8 +91,8 @@ class _Marks:
             kind,
             number,
             text,
-            self._bar(times.host_blocked_ns) if times else None,
-            self._bar(times.gpu_idle_ns) if times else None,
+            self._bar(times, times.host_blocked_ns) if times else None,
+            self._bar(times, times.gpu_idle_ns) if times else None,
             key in self.hot,
             self.place(path, number),
         )
@@ -104,8 +103,8 @@ class _Marks:
             return ""
         return "first" if number == min(lines) else "last" if number == max(lines) else "inside"
 
-    def _bar(self, ns: int | None) -> TimeBar | None:
-        return TimeBar(short_ms(ns), round(100 * ns / self.most_ns, 1)) if ns else None
+    def _bar(self, line: CostlyLine, ns: int | None) -> TimeBar | None:
+        return TimeBar(line.told(ns), round(100 * ns / self.most_ns, 1)) if ns else None
 
 
 def frame(

@@ -17,7 +17,7 @@ from tracelens.report.first_screen import FirstScreen
 from tracelens.report.formatting import DASH, clean, gain, percent
 from tracelens.report.line_times import recommended_lines
 from tracelens.report.outcome import BestLever
-from tracelens.units import LEAST_COPIES_SHARE, step_ms
+from tracelens.units import LEAST_COPIES_SHARE, step_ms, told_speedup
 
 SOURCE = {
     "measured": say("measured: the script as it is"),
@@ -128,8 +128,8 @@ def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Fi
     steps = diagnosis.steps
     base_ns = steps.best_known_ns if steps.source != "none" else None
     if then is not None:
-        now, least_ns = step_ms(then.base_ns, then.base_ns), min(then.base_ns, then.step_ns)
-        step, low, high = (step_ms(ns, least_ns) for ns in (then.step_ns, then.low_ns, then.high_ns))
+        now = step_ms(then.base_ns, then.base_ns)
+        step, low, high = (step_ms(ns, then.base_ns) for ns in (then.step_ns, then.low_ns, then.high_ns))
         spread = (
             say("{low} to {high} ms, 95 % sure", low=low, high=high)
             if then.evidence == "measured"
@@ -137,7 +137,9 @@ def _figures(diagnosis: PlannedDiagnosis, then: BestLever | None) -> Iterator[Fi
         )
         yield Figure(say("Step time"), now, step, "ms", spread)
         rates = say("{now} → {then} steps per second", now=_rate(then.base_ns), then=_rate(then.step_ns))
-        yield Figure(say("Throughput"), "", gain(then.speedup).removesuffix(" %"), "%", rates)
+        yield Figure(
+            say("Throughput"), "", gain(told_speedup(then.base_ns, then.step_ns)).removesuffix(" %"), "%", rates
+        )
     else:
         now = step_ms(base_ns, base_ns) if base_ns else DASH
         yield Figure(say("Step time"), now, "", "ms", SOURCE[steps.baseline_source])

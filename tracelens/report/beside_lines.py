@@ -101,5 +101,5 @@ def _free_waits(diagnosis: PlannedDiagnosis, lines: Sequence[CostlyLine]) -> str
         "{text} {lever}: {gained}.",
         text=said,
         lever=lever_names.name(best, diagnosis),
-        gained=gain_words.throughput(best),
+        gained=gain_words.throughput(best, diagnosis.steps.best_known_ns),
     )

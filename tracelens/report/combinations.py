@@ -14,7 +14,7 @@ from tracelens.messages import say
 from tracelens.model import Combination, Edit, IllustratedDiagnosis, PlannedDiagnosis
 from tracelens.report import formatting, wording
 from tracelens.report.edit_labels import label
-from tracelens.units import step_ms
+from tracelens.units import step_ms, told_speedup
 
 BAR = 700.0
 """Width of the step now; the predicted bar is on the same scale."""
@@ -95,18 +95,17 @@ def _row(
 ) -> CombinationRow:
     assert diagnosis.what_if is not None
     estimate = combination.estimate
-    least_ns = min(estimate.base_ns, estimate.step_ns)
     schemes = _same(diagnosis.what_if.changes, combination.chosen, diagnosis)
     return CombinationRow(
         key=sum(1 << k for k in combination.chosen),
         names=tuple(changes[k].name for k in combination.chosen),
-        step=f"{step_ms(estimate.step_ns, least_ns)} ms",
+        step=f"{step_ms(estimate.step_ns, estimate.base_ns)} ms",
         range=say(
             "{low} to {high} ms",
-            low=step_ms(estimate.low_ns, least_ns),
-            high=step_ms(estimate.high_ns, least_ns),
+            low=step_ms(estimate.low_ns, estimate.base_ns),
+            high=step_ms(estimate.high_ns, estimate.base_ns),
         ),
-        gain=formatting.gain(estimate.speedup),
+        gain=formatting.gain(told_speedup(estimate.base_ns, estimate.step_ns)),
         limit=wording.BINDING[estimate.binding],
         x=(round(estimate.step_ns * scale, 1), round(estimate.low_ns * scale, 1), round(estimate.high_ns * scale, 1)),
         schemes=schemes,
@@ -132,7 +131,7 @@ def _measured(schemes: Sequence[str], diagnosis: PlannedDiagnosis) -> str:
     """What verify found for one of these schemes; empty where it was not asked."""
     for trial in diagnosis.verifications:
         if trial.scheme in schemes and trial.base_ns is not None and trial.patched_ns is not None:
-            before, after = (step_ms(ns, min(trial.base_ns, ns)) for ns in (trial.base_ns, trial.patched_ns))
+            before, after = (step_ms(ns, trial.base_ns) for ns in (trial.base_ns, trial.patched_ns))
             return say("verify measured {before} → {after} ms", before=before, after=after)
     return ""
 

@@ -42,7 +42,7 @@ from tracelens.report.formatting import DASH
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.outcome import BestLever, outcome
 from tracelens.report.step_strip import StepStrip
-from tracelens.units import gpu_works, step_ms
+from tracelens.units import gpu_works, saved_ns, step_ms
 
 MOST_LINES = 6
 """Source lines shown: a frame of more is not read at a glance."""
@@ -252,12 +252,10 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
         return LeverRow(DASH, name, lines, DASH, DASH, say("not tried"), lever.id, effect=effect)
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
-    gain = gain_words.gained(known, measured=lever.measured is not None)
+    gain = gain_words.gained(known, base_ns, measured=lever.measured is not None)
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
     evidence = gain_words.known_how(lever, base_ns)
-    told = dict(
-        zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
-    )
+    told = dict(zip(("step", "low", "high"), (step_ms(ns, base_ns) for ns in (step, low, high)), strict=True))
     spread = say("{step} ({low} to {high})", **told)
     row = LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, effect=effect)
     return replace(row, scaled=gain_words.is_scaled(lever, base_ns), speedup=known.speedup)
@@ -298,8 +296,10 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
         return say("{lever}: saves at most {part} of {step} ms, not tried yet.", lever=name, part=part, step=step)
     base_ns = diagnosis.steps.best_known_ns
     step_ns = base_ns / lever.known.speedup
-    saved = step_ms(base_ns - step_ns, base_ns)
-    return say("{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=gain_words.throughput(lever))
+    saved = step_ms(saved_ns(base_ns, step_ns), base_ns)
+    return say(
+        "{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=gain_words.throughput(lever, base_ns)
+    )
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tracelens.messages import joined, say
 from tracelens.model import Estimate, Lever, LeverEffect, Speedup
 from tracelens.report import formatting, wording
-from tracelens.units import percent_range, step_ms
+from tracelens.units import percent_range, step_ms, told_speedup
 
 NO_GAIN, SLOWER = say("no gain"), say("slower")
 SCALED = say("scaled: measured beside an original of another step time, and brought to this one by its gain.")
@@ -24,10 +24,10 @@ NOT_SURE = 1.05
 """A predicted gain whose range includes zero: from here on a measurement is worth its time."""
 
 
-def gained(known: Speedup, *, measured: bool) -> str:
+def gained(known: Speedup, base_ns: float, *, measured: bool) -> str:
     """'+45 %', 'no gain', 'slower'; 'undecided' of a measurement whose range is wide, 'not sure' of a prediction."""
     if known.excludes_zero:
-        return formatting.gain(known.speedup)
+        return formatting.gain(told_speedup(base_ns, base_ns / known.speedup))
     if known.high < 1:
         return SLOWER
     if measured:
@@ -35,10 +35,10 @@ def gained(known: Speedup, *, measured: bool) -> str:
     return say("not sure") if known.speedup >= NOT_SURE else NO_GAIN
 
 
-def of_estimate(estimate: Estimate) -> str:
-    """The same of an Estimate."""
+def of_estimate(estimate: Estimate, base_ns: float) -> str:
+    """The same of an Estimate, on the baseline."""
     known = Speedup(estimate.speedup, estimate.base_ns / estimate.high_ns, estimate.base_ns / estimate.low_ns)
-    return gained(known, measured=estimate.evidence == "measured")
+    return gained(known, base_ns, measured=estimate.evidence == "measured")
 
 
 def known_how(lever: Lever, base_ns: int) -> str:
@@ -85,11 +85,16 @@ def ranges(states: Iterable[str]) -> str:
     return say("Ranges are 80 % sure.") if "predicted" in known else ""
 
 
-def throughput(lever: Lever) -> str:
+def throughput(lever: Lever, base_ns: float) -> str:
     """'+45 % throughput (measured, +21 to +73 %)'; empty where nothing is known."""
     known = lever.known
     if known is None:
         return ""
-    span = percent_range(*(100 * (ratio - 1) for ratio in (known.low, known.high)))
-    told = {"gain": formatting.gain(known.speedup), "evidence": wording.STATE[lever.state], "range": span}
+    ends = (told_speedup(base_ns, base_ns / ratio) for ratio in (known.low, known.high))
+    span = percent_range(*(100 * (ratio - 1) for ratio in ends))
+    told = {
+        "gain": formatting.gain(told_speedup(base_ns, base_ns / known.speedup)),
+        "evidence": wording.STATE[lever.state],
+        "range": span,
+    }
     return say("{gain} throughput ({evidence}, {range})", **told)

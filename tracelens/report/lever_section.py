@@ -214,9 +214,7 @@ def _lines(spans: str) -> str:
 
 def _bar(kind: str, known: Speedup, base_ns: int, scale: float) -> LeverBar:
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
-    told = dict(
-        zip(("step", "low", "high"), (step_ms(ns, min(step, base_ns)) for ns in (step, low, high)), strict=True)
-    )
+    told = dict(zip(("step", "low", "high"), (step_ms(ns, base_ns) for ns in (step, low, high)), strict=True))
     text = say("{step} ({low} to {high})", **told)
     return LeverBar(kind, round(low * scale, 2), round(step * scale, 2), round(high * scale, 2), text)
 

@@ -133,8 +133,7 @@ def _step(measured: Speedup, pair: MedianPair | None) -> str:
     if pair is None:
         return NOTHING
     ends = (pair.before_ns / measured.high, pair.before_ns / measured.low)
-    least_ns = min(pair.before_ns, pair.after_ns)
-    before, after, low, high = (step_ms(ns, least_ns) for ns in (pair.before_ns, pair.after_ns, *ends))
+    before, after, low, high = (step_ms(ns, pair.before_ns) for ns in (pair.before_ns, pair.after_ns, *ends))
     return say("{before} → {after} ({low} to {high})", before=before, after=after, low=low, high=high)
 
 

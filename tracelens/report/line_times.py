@@ -16,7 +16,9 @@ import numpy as np
 from tracelens.messages import say
 from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall, baseline_of, on_baseline
 from tracelens.report import wording
+from tracelens.report.formatting import short_ms
 from tracelens.trace import intervals, streams
+from tracelens.units import step_ms
 
 OFTEN = 0.5
 """Calls per step. What waits more rarely may stand outside the loop of the steps."""
@@ -33,8 +35,14 @@ class CostlyLine:
     text: str
     host_blocked_ns: int | None
     gpu_idle_ns: int | None
+    base_ns: int = 0
+    """The step that its times are parts of: they have its digits."""
     changed: bool = False
     """Whether the recommended change acts on it: several such lines are one remedy."""
+
+    def told(self, ns: int | None) -> str:
+        """One of its times as it is shown, in the digits of headline and picture."""
+        return short_ms(ns) if ns is None or not self.base_ns else step_ms(ns, self.base_ns)
 
     @property
     def most_ns(self) -> int:
@@ -52,6 +60,7 @@ def line_times(diagnosis: Diagnosis) -> Mapping[Line, CostlyLine]:
             source_line(diagnosis.sources, at[key]),
             _sum_at(blocked, key),
             _sum_at(idle, key),
+            diagnosis.steps.best_known_ns,
         )
         for key in sorted(at)
     }
@@ -66,7 +75,7 @@ def idle_ns(diagnosis: Diagnosis) -> int | None:
 def untimed(diagnosis: Diagnosis, line: Line) -> CostlyLine:
     """A line of which no time is known."""
     place = Location(*line)
-    return CostlyLine(place, source_line(diagnosis.sources, place), None, None)
+    return CostlyLine(place, source_line(diagnosis.sources, place), None, None, diagnosis.steps.best_known_ns)
 
 
 def group(diagnosis: PlannedDiagnosis) -> tuple[Line, ...]:

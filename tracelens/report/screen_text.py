@@ -17,7 +17,7 @@ from tracelens.messages import joined, say, say_count, shown
 from tracelens.report import edit_excerpt, gain_words, terminal
 from tracelens.report.edit_excerpt import EditExcerpt
 from tracelens.report.first_screen import FirstScreen, LeverRow
-from tracelens.report.formatting import DASH, clean, says, short_ms
+from tracelens.report.formatting import DASH, clean, says
 from tracelens.report.line_times import CostlyLine
 from tracelens.report.step_strip import IDLE, StepStrip, StripLane
 from tracelens.units import step_ms
@@ -258,7 +258,7 @@ class _Lanes:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         base_ns = self.lanes[0][1]
-        times = [f"{step_ms(step_ns, min(step_ns, base_ns))} ms" for _, step_ns in self.lanes]
+        times = [f"{step_ms(step_ns, base_ns)} ms" for _, step_ns in self.lanes]
         names = list(map(shown, NAMES[: len(self.lanes)]))
         widest = max(map(cell_len, names)) + terminal.GAP
         room = options.max_width - terminal.INDENT - widest - max(map(len, times)) - terminal.GAP
@@ -311,7 +311,7 @@ class _AnnotatedLines:
 
     def _line(self, line: CostlyLine, bracket: str, width: int, room: int) -> str:
         source = _cut(f"{bracket}{line.place.line:>{width}}  {clean(line.text)}", room)
-        times = (f"{short_ms(ns):>{TIME_WIDTH + terminal.GAP}}" for ns in (line.host_blocked_ns, line.gpu_idle_ns))
+        times = (f"{line.told(ns):>{TIME_WIDTH + terminal.GAP}}" for ns in (line.host_blocked_ns, line.gpu_idle_ns))
         return f"{source:<{room}}{''.join(times)}"
 
 

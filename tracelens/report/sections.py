@@ -246,7 +246,7 @@ def estimates(diagnosis: PlannedDiagnosis) -> Section | None:
         say("score"),
         say("why not"),
     )
-    rows = tuple(map(_estimate, by_rank(diagnosis)))
+    rows = tuple(_estimate(scheme, diagnosis.steps.best_known_ns) for scheme in by_rank(diagnosis))
     lede = say(
         "Scores are of 10. The gain ranks; the weights decide where two gains cannot be told "
         "apart. The rating before this run is an opinion about other loops and counts for nothing."
@@ -256,13 +256,13 @@ def estimates(diagnosis: PlannedDiagnosis) -> Section | None:
     )
 
 
-def _estimate(scheme: Scheme) -> tuple[str, ...]:
+def _estimate(scheme: Scheme, base_ns: int) -> tuple[str, ...]:
     estimate = scheme.estimate
     return (
         str(scheme.rank or DASH),
         Code(scheme.id),
         estimate_range(estimate) if estimate else DASH,
-        gain_words.of_estimate(estimate) if estimate else DASH,
+        gain_words.of_estimate(estimate, base_ns) if estimate else DASH,
         known_by(estimate.evidence) if estimate else DASH,
         DASH if scheme.prior_total is None else f"{scheme.prior_total:.2f}",
         DASH if scheme.total is None else f"{scheme.total:.2f}",

@@ -25,7 +25,7 @@ from tracelens.model import (
 )
 from tracelens.report import line_times, wording
 from tracelens.report.outcome import BestLever, drawn_copies_ns, exposed_copies_ns, recorded_work_ns
-from tracelens.units import step_ms
+from tracelens.units import saved_ns, step_ms
 
 LEAST_APART_SHARE = 0.02
 """Of the step: idle time of a cause below it is not drawn apart from the rest."""
@@ -184,7 +184,7 @@ def step_strip(diagnosis: PlannedDiagnosis, then: BestLever | None) -> StepStrip
         )
     kinds = tuple(dict.fromkeys(s.kind for step in steps for lane in step.lanes for s in lane.segments))
     saved = (
-        say("{saved} ms less", saved=step_ms(base_ns - then.step_ns, base_ns))
+        say("{saved} ms less", saved=step_ms(saved_ns(base_ns, then.step_ns), base_ns))
         if then and then.step_ns < base_ns
         else ""
     )
@@ -327,7 +327,7 @@ def _step(title: str, times: tuple[int, int], totals: Totals, longest: int) -> S
     """`times`: of this step, and of the step now."""
     step_ns, base_ns = times
     lanes = tuple(_lane(name, parts, (longest, base_ns)) for name, parts in totals.items())
-    time = say("{time} ms per step", time=step_ms(step_ns, min(step_ns, base_ns)))
+    time = say("{time} ms per step", time=step_ms(step_ns, base_ns))
     return StripStep(title, step_ns, time, lanes, round(100 * step_ns / longest, 2))
 
 

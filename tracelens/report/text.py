@@ -177,7 +177,10 @@ def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
             say("rating before"),
             say("score"),
         )
-        rows = [_scheme_row(scheme, lever_names.with_id(scheme.id, diagnosis)) for scheme in shown]
+        rows = [
+            _scheme_row(scheme, lever_names.with_id(scheme.id, diagnosis), diagnosis.steps.best_known_ns)
+            for scheme in shown
+        ]
         yield terminal.table(columns, rows, frozenset({0, 2, 3, 5, 6}))
     reasons = wording.grouped_reasons(diagnosis)
     if reasons:
@@ -189,13 +192,13 @@ def _schemes(diagnosis: PlannedDiagnosis) -> Iterator[RenderableType]:
         )
 
 
-def _scheme_row(scheme: Scheme, name: str) -> tuple[str, ...]:
+def _scheme_row(scheme: Scheme, name: str, base_ns: int) -> tuple[str, ...]:
     estimate = scheme.estimate
     return (
         str(scheme.rank or "–"),
         name,
         formatting.estimate_range(estimate) if estimate else formatting.UNKNOWN,
-        gain_words.of_estimate(estimate) if estimate else "–",
+        gain_words.of_estimate(estimate, base_ns) if estimate else "–",
         say("{evidence}, {range}", evidence=known_by(estimate.evidence), range=wording.RANGE[estimate.evidence])
         if estimate
         else "–",

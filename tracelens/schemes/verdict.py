@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tracelens import lever_names
+from tracelens import lever_names, units
 from tracelens.edit_kinds import definition
 from tracelens.messages import joined, say
 from tracelens.model import Abstention, Estimate, HeadlineKind, Owner, Scheme, Stall
@@ -118,10 +118,12 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     if estimate is None:
         raise ValueError(f"{scheme.id} cannot be recommended without an estimate")
     saved_ns, loss = _saved(estimate, facts), _largest(facts)
-    told = {"lever": lever_name(scheme), "saved": step(saved_ns, facts.step_ns), "gain": throughput(estimate)}
+    base_ns = facts.step_ns
+    saved = step(units.saved_ns(base_ns, base_ns - saved_ns), base_ns)
+    told = {"lever": lever_name(scheme), "saved": saved, "gain": throughput(estimate, base_ns)}
     if loss is not None and not _remedies(scheme, loss, saved_ns):
         text = loss_text.sentence(loss, _period(facts))
-        shorter = say("{lever}: {gain}", lever=told["lever"], gain=gain(estimate))
+        shorter = say("{lever}: {gain}", lever=told["lever"], gain=gain(estimate, base_ns))
         return bounded(text, say("{lever} saves {saved}: {gain}", **told), shorter)
     where = places(stall.location for stall in _costly(scheme, facts))
     text = say("{lever} saves {saved} of every {step} step: {gain}", **told, step=step(facts.step_ns, facts.step_ns))

@@ -42,19 +42,22 @@ def gain_percent(base_ns: float, step_ns: float) -> float:
     return 100 * (base_ns / step_ns - 1) if step_ns > 0 else 0.0
 
 
-def gain(estimate: Estimate) -> str:
-    """'+14 % (+11 to +17 %, predicted)'."""
-    return say("{gain} ({range}, {known})", **_gained(estimate))
+def gain(estimate: Estimate, base_ns: float | None = None) -> str:
+    """'+14 % (+11 to +17 %, predicted)'; of step times as they are shown on `base_ns`, the one step that is told."""
+    return say("{gain} ({range}, {known})", **_gained(estimate, base_ns or estimate.base_ns))
 
 
-def throughput(estimate: Estimate) -> str:
+def throughput(estimate: Estimate, base_ns: float) -> str:
     """'+14 % throughput (+11 to +17 %, predicted)': where it stands alone, it is said what grows."""
-    return say("{gain} throughput ({range}, {known})", **_gained(estimate))
+    return say("{gain} throughput ({range}, {known})", **_gained(estimate, base_ns))
 
 
-def _gained(estimate: Estimate) -> Mapping[str, str]:
-    low, high = gain_percent(estimate.base_ns, estimate.high_ns), gain_percent(estimate.base_ns, estimate.low_ns)
-    middle = gain_percent(estimate.base_ns, estimate.step_ns)
+def _gained(estimate: Estimate, base_ns: float) -> Mapping[str, str]:
+    scale = base_ns / max(estimate.base_ns, 1)
+    low, middle, high = (
+        100 * (units.told_speedup(base_ns, ns * scale) - 1)
+        for ns in (estimate.high_ns, estimate.step_ns, estimate.low_ns)
+    )
     known, span = units.known_by(estimate.evidence), units.percent_range(low, high)
     return {"gain": percent(middle), "range": span, "known": known}
 
