@@ -35,6 +35,7 @@ OUT = {
     "lever_trials.py": "what is looked for in a reason",
     "levers/line_edit.py": "code that is written",
     "model/verification.py": "outcomes, which are compared",
+    "patch/deferral/import_place.py": "written into the user's script",
     "patch/deferral/loop_rewrite.py": "written into the user's script",
     "patch/deferral/plain_reads.py": "code that is written",
     "patch/deferral/plain_torch.py": "code that is written",

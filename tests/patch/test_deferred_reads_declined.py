@@ -239,16 +239,6 @@ DECLINED = {
         """,
         "few batches",
     ),
-    "the name of the tensor is bound to its value": (
-        """
-        total = 0.0
-        for x, y in loader:
-            STEP
-            loss = loss.item()  # fires
-            total += loss
-        """,
-        "",
-    ),
     "where an exception may be caught": (
         """
         total = 0.0

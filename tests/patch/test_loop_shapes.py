@@ -364,7 +364,7 @@ DECLINED = {
                 report()
         train()
         """,
-        "changes `'lr'`",
+        "`report()` looks at `total`",
     ),
     "another copy to the host that only this read makes safe": (
         """

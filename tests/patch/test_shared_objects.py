@@ -189,7 +189,7 @@ for x, y in loader:
     if len(stats["train"]) > 5:
         optimizer.param_groups[0]["lr"] = 0.05
 """,
-        "decides",
+        "`len(stats['train'])` looks at the same list or dict",
     ),
     "two names at once": (
         "losses = history = []\nfor x, y in loader:\n    STEP\n    losses.append(loss.item())  # fires\n    "
@@ -222,7 +222,7 @@ class Trainer:
             self.report()
 Trainer().fit()
 """,
-        "changes `'lr'`",
+        "`self.report()` looks at the same list or dict",
     ),
     "a list of the file that a helper sees": (
         f"""
@@ -235,7 +235,7 @@ def train():
         adjust()
 train()
 """,
-        "`adjust(…)`",
+        "`adjust()` looks at the same list or dict",
     ),
     "a name shared by sibling functions": (
         f"""
@@ -251,7 +251,7 @@ def outer():
     train()
 outer()
 """,
-        "`adjust(…)`",
+        "`adjust()` looks at `total`",
     ),
     "a property": (
         """
@@ -267,7 +267,7 @@ class Trainer:
                 break
 Trainer().fit()
 """,
-        "decides",
+        "`self.stop` looks at `total` of a `Trainer`",
     ),
     "a generator over the batches that sees self": (
         """
@@ -310,7 +310,7 @@ for x, y in data:
     STEP
     history.append(loss.item())  # fires
 """,
-        "runs over `data`",
+        "the loop's iterator looks at the same list or dict between two batches",
     ),
     "a model that prints": (
         """

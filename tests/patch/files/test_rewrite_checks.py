@@ -56,11 +56,10 @@ def test_a_name_of_a_module_that_hands_over_all_its_names_counts(tmp_path: Path)
 
 SHADOWED = (
     "def train():\n    {}\n    seen = []\n    for i, (x, y) in enumerate(loader):\n        STEP\n"
-    "        seen.append((loss.item(), i))  # fires\n    return seen\ntrain()\n"
+    "        seen.append(loss.item())  # fires\n    return seen\ntrain()\n"
 )
 
 
-@pytest.mark.parametrize("own", ["zip = 5", "torch = loader"])
-def test_a_loop_beside_such_a_name_keeps_its_meaning(own: str, tmp_path: Path) -> None:
-    assert not patch_of(tmp_path, script(SHADOWED.format(own))).hunks
+def test_a_loop_beside_such_a_name_keeps_its_meaning(tmp_path: Path) -> None:
+    assert not patch_of(tmp_path, script(SHADOWED.format("torch = loader"))).hunks
     assert patch_of(tmp_path, script(SHADOWED.format("len = 5"))).hunks

@@ -32,7 +32,7 @@ for i, (x, y) in enumerate(loader):
     total += loss.item()
     lr()
 """,
-        "`lr(…)` may do more than log or accumulate",
+        "`lr()` looks at `total`",
     ),
     "sys.modules main": (
         """
@@ -44,7 +44,7 @@ for i, (x, y) in enumerate(loader):
     total += loss.item()
     lr()
 """,
-        "`lr(…)` may look at anything",
+        "the loop looks names up by their text",
     ),
     "self dict": (
         """
@@ -183,7 +183,7 @@ class T:
             cb()
 T().fit()
 """,
-        "`cb(…)` may do more than log or accumulate",
+        "`cb()` looks at the same list or dict",
     ),
     "bound method list": (
         """
@@ -198,7 +198,7 @@ class T:
                 cb()
 T().fit()
 """,
-        "the value is used by the head of a block",
+        "`cb()` looks at the same list or dict",
     ),
     "inherited method in another file": (
         {
@@ -220,7 +220,7 @@ class T(Base):
 T().fit()
 """,
         },
-        "`self.after(…)` may do more than log or accumulate",
+        "`self.after()` looks at `total` of a `T`",
     ),
     "imported model prints": (
         {
@@ -239,7 +239,7 @@ for i, (x, y) in enumerate(loader):
     print(i, loss.item())
 """,
         },
-        "`criterion(…)` writes lines or files itself, which keep their place among those that would wait",
+        "`model(x)` writes lines of its own",
     ),
     "imported dataset prints": (
         {
@@ -383,7 +383,7 @@ def train(log):
         lr()
 train(h)
 """,
-        "`lr(…)` may do more than log or accumulate",
+        "`lr()` looks at the same list or dict",
     ),
     "ctor and global": (
         """
@@ -398,7 +398,7 @@ h = []
 def lr(): optimizer.param_groups[0]["lr"] = 0.1 / (1 + len(h))
 T(h).fit()
 """,
-        "`lr(…)` may do more than log or accumulate",
+        "`lr()` looks at the same list or dict",
     ),
     "default argument": (
         """
@@ -411,7 +411,7 @@ def train():
         lr()
 train()
 """,
-        "`lr(…)` may do more than log or accumulate",
+        "`lr()` looks at the same list or dict",
     ),
     "list appended by alias record": (
         """
@@ -744,7 +744,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     print(loss.item())
 """,
-        "(…)` writes lines or files itself",
+        "`optimizer.step()` writes lines of its own",
     ),
     "optimizer zero_grad prints": (
         """
@@ -757,7 +757,7 @@ for i, (x, y) in enumerate(loader):
     STEP
     print(loss.item())
 """,
-        "(…)` writes lines or files itself",
+        "`optimizer.zero_grad()` writes lines of its own",
     ),
     "backward hook prints": (
         """
@@ -819,7 +819,7 @@ for i, (x, y) in enumerate(loader):
     h.append(loss.item())
     cb()
 """,
-        "`cb(…)` may do more than log or accumulate",
+        "`cb()` looks at the same list or dict",
     ),
     "lambda reads state": (
         """
@@ -909,7 +909,7 @@ for i, (x, y) in enumerate(loader):
         STEP
     print(loss.item())
 """,
-        "the value is used by the head of a block",
+        "`a += 1` writes lines of its own",
     ),
     "__getattr__ reads": (
         """
@@ -959,7 +959,7 @@ t = T()
 t.callbacks.append(CB(t))
 t.fit()
 """,
-        "`cb.on_batch_end(…)` may do more than log or accumulate",
+        "`cb.on_batch_end()` looks at `total` of a `T`",
     ),
     "callback attribute with trainer": (
         """
@@ -976,7 +976,7 @@ class T:
 t = T()
 t.fit()
 """,
-        "`optimizer.zero_grad()` changes `'lr'`",
+        "`self.cb.on_batch_end()` looks at `total` of a `T`",
     ),
     "callback set from outside": (
         """
@@ -994,7 +994,7 @@ t = T(cb)
 cb.trainer = t
 t.fit()
 """,
-        "may do more than log or accumulate",
+        "`self.cb.on_batch_end()` looks at `total` of a `T`",
     ),
     "model holds the list": (
         """
@@ -1081,7 +1081,7 @@ for i, (x, y) in enumerate(loader):
     print(loss.item())
 c = 0
 """,
-        "(…)` writes lines or files itself",
+        "`C(i)` writes lines of its own",
     ),
     "constructor sees": (
         """
@@ -1095,7 +1095,7 @@ def main():
         C()
 main()
 """,
-        "`C(…)` may do more than log or accumulate",
+        "`C()` looks at the same list or dict",
     ),
     "object stored in list": (
         """
@@ -1167,7 +1167,7 @@ for i, (x, y) in enumerate(loader):
     helper.evaluate(model, i)
 """,
         },
-        "(…)` writes lines or files itself",
+        "`helper.evaluate(model, i)` writes lines of its own",
     ),
     "destructor prints": (
         """
@@ -1179,6 +1179,6 @@ for i, (x, y) in enumerate(loader):
     print(loss.item())
 c = 0
 """,
-        "`C(…)` writes lines or files itself",
+        "`C()` writes lines of its own",
     ),
 }

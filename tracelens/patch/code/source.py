@@ -21,6 +21,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, children, dotted, rebound, walk
 from tracelens.patch.code.spans import Span, text_and_spans
+from tracelens.patch.code.star_imports import brought, starred
 from tracelens.patch.code.survey import survey
 from tracelens.patch.effects import places
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
@@ -80,7 +81,8 @@ class SourceFile:
 
     @cached_property
     def names(self) -> FileNames:
-        return survey(self.module)
+        stars = starred(self.module)
+        return survey(self.module, brought(stars, self.effects.project, self.path) if stars else {})
 
     @cached_property
     def effects(self) -> FileEffects:

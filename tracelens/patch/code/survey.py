@@ -5,7 +5,7 @@ In: a parsed file. Out: `FileNames`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import libcst as cst
 
@@ -26,12 +26,13 @@ from tracelens.patch.code.names import (
 _SURVEYED = (cst.Attribute, cst.Assign, cst.AnnAssign, cst.ClassDef, cst.Import, cst.ImportFrom, cst.FunctionDef)
 
 
-def survey(module: cst.Module) -> FileNames:
-    """Read the imports and functions of a file."""
+def survey(module: cst.Module, brought: Mapping[str, str]) -> FileNames:
+    """Read the imports and functions of a file. `brought`: names that it has by a star, which its own take over."""
     classes: dict[str, cst.ClassDef] = {}
     attributes: set[str] = set()
     makers: dict[str, tuple[str, ...]] = {}
     imports: dict[str, str] = {}
+    bound: set[str] = set()
     functions: dict[str, tuple[cst.FunctionDef, ...]] = {}
     types: set[str] = set()
     members: dict[str, frozenset[str]] = {}
@@ -41,6 +42,7 @@ def survey(module: cst.Module) -> FileNames:
         if isinstance(node, cst.Assign) and _names_cuda_type(node.value):
             types |= rebound(node)
         if isinstance(node, (cst.Assign, cst.AnnAssign)):
+            bound |= rebound(node)
             attributes |= {key(t) for t in targets(node) if isinstance(t, cst.Attribute)}
             for name, maker in _made(node):
                 makers[name] = (*makers.get(name, ()), maker)
@@ -58,6 +60,8 @@ def survey(module: cst.Module) -> FileNames:
                 imports[bound_name(alias)] = f"{base}.{dotted(alias.name)}"
         elif isinstance(node, cst.FunctionDef):
             functions[node.name.value] = (*functions.get(node.name.value, ()), node)
+    own = bound | set(functions) | set(classes)
+    imports = {**{name: full for name, full in brought.items() if name not in own}, **imports}
     names = FileNames(imports, functions, frozenset())
     printing = _printing(names) | _other_printers(module, names)
     return FileNames(imports, functions, printing, frozenset(types), classes, frozenset(attributes), makers, members)

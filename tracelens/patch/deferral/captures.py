@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import variables, walk
+from tracelens.patch.code.names import rebound, variables, walk
 from tracelens.patch.code.naming import name_for, unused_name
 from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.vocabulary import shares_memory
@@ -24,6 +24,8 @@ from tracelens.patch.loop.loops import Blocked, Suspected
 
 _RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
 _RATE_IS_TENSOR = re.compile(r"\blr[\"']?\s*[]=:)]+\s*torch\.")
+_OBJECTS = frozenset({"", "choice", "comprehension", "elapsed"})
+"""Kinds of captures that are no read of one tensor."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,14 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     source = wanted.tensor if wanted.tensor is not None else node
     text = facts.source.code(source)
     name = node.value if stays and isinstance(node, cst.Name) else name_for(source, read)
-    changed = (stays and name in facts.mutated) or text in facts.changed_parts
-    if wanted.stores and (changed or (wanted.tensor is None and _is_added_to(node, text, facts))):
+    itself = read in _OBJECTS  # of a tensor that is read its numbers are kept, whatever becomes of it
+    changed = itself and ((stays and name in facts.mutated) or text in facts.changed_parts)
+    if wanted.stores and (changed or (itself and wanted.tensor is None and _is_added_to(node, text, facts))):
         obstacle = say("it keeps `{text}` itself, which the loop changes", text=text)
         raise Blocked(node, obstacle, say("keep a copy of it, or do this every N batches"))
+    if wanted.stores and itself and _may_count(node, facts):
+        by_hand = say("keep a copy of it, or do this every N batches")
+        doubt(facts, Suspected(node, say("it keeps `{text}`, which is taken for a number", text=text), by_hand))
     if wanted.stores and wanted.tensor is None and _is_live(node, facts):
         by_hand = say("keep a copy of it, or do this every N batches")
         doubt(
@@ -110,10 +116,25 @@ def is_rate(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     return bool(_RATE.search(facts.source.code(node)))
 
 
+def counts(name: str, facts: LoopFacts) -> bool:
+    """Whether the loop gives a name no value but by `step += 1`: a number, unless it began as something else."""
+    bound = [leaf for leaf in facts.leaves if name in rebound(leaf)]
+    added = [leaf for leaf in bound if isinstance(leaf, cst.AugAssign) and isinstance(leaf.operator, cst.AddAssign)]
+    return bool(bound) and len(added) == len(bound) and all(isinstance(leaf.value, cst.Integer) for leaf in added)
+
+
+def _may_count(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a name counts like a number, and nobody knows what it began with."""
+    counting = isinstance(node, cst.Name) and counts(node.value, facts)
+    return counting and not value_types.is_number(node, facts)
+
+
 def _is_added_to(node: cst.BaseExpression, text: str, facts: LoopFacts) -> bool:
     """Whether the loop has `counts += …` of what may be a tensor, which is the same object afterwards."""
     if not isinstance(node, (cst.Name, cst.Attribute)) or value_types.is_number(node, facts):
         return False
+    if isinstance(node, cst.Name) and counts(node.value, facts):
+        return False  # a doubt: `step += 1` of what is loaded from somewhere
     sums = (leaf for leaf in facts.leaves if isinstance(leaf, cst.AugAssign))
     added = [leaf for leaf in sums if facts.source.code(leaf.target) == text]
     own = isinstance(node, cst.Name)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.patch.code.line_length import line_limit
 from tracelens.patch.code.names import key, rebound, touched, variables, walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture
-from tracelens.patch.deferral.direct_calls import DirectCall
+from tracelens.patch.deferral.direct_calls import DirectCall, has_comments
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import globals_of, own_nodes
@@ -30,8 +31,6 @@ _READ_SUFFIX = re.compile(r"_(values?|list|array|on_host)(_\d+)?$")
 """What `naming` adds to the noun of a value that is read."""
 _MAYBE_READS = frozenset({"formatted", "number"})
 """Kinds of captures that are a read only where the value turns out to be a tensor: the step's number may be one."""
-LINE_LENGTH = 100
-"""Longer calls are broken into one argument per line, as formatters do."""
 
 
 def name_of(facts: LoopFacts, run: StatementRun) -> str:
@@ -85,7 +84,7 @@ class DeferredFunction:
         arguments = [self.name, *(self._argument(capture) for capture in self.run.captures)]
         if isinstance(statements[0], cst.BaseSmallStatement):
             return Splice(*source.span(statements[0]), f"{self.ahead}.defer({', '.join(arguments)})")
-        text = _wrapped(f"{self.ahead}.defer", arguments, source.indentation(statements[0]), source)
+        text = wrapped(f"{self.ahead}.defer", arguments, source.indentation(statements[0]), source)
         start = source.line_start(first_comment(source, statements[0]))
         end = source.line_start(source.last_line(statements[-1]) + 1)
         if self.calls:
@@ -117,6 +116,23 @@ class DeferredFunction:
             return True
         return any(name in _bound(node) for node in own_nodes(scope) if node not in moved)
 
+    def named(self) -> StatementRun:
+        """The run with a value under the name that the script gives it: `acc = acc_value` says nothing then."""
+        captures = (replace(one, name=self._own_name(one) or one.name) for one in self.run.captures)
+        return replace(self.run, captures=tuple(captures))
+
+    def _own_name(self, capture: Capture) -> str | None:
+        """The name that a statement of the run gives to a value that is read, where nobody else has the name."""
+        for statement in self.run.statements if capture.read and len(capture.nodes) == 1 else ():
+            line = statement if isinstance(statement, cst.SimpleStatementLine) else None
+            small = line.body[0] if line is not None else statement
+            if not isinstance(small, cst.Assign) or small.value is not capture.nodes[0] or len(small.targets) > 1:
+                continue
+            aim = small.targets[0].target
+            plain = isinstance(aim, cst.Name) and not has_comments(statement)
+            return aim.value if isinstance(aim, cst.Name) and plain and self._private(aim.value) else None
+        return None
+
     def _private(self, name: str) -> bool:
         """Bound afresh by these statements before anything reads it, and mentioned nowhere else."""
         if not isinstance(self.facts.scope, cst.FunctionDef):
@@ -137,6 +153,8 @@ class DeferredFunction:
         for position, statement in enumerate(self.run.statements):
             new = statement.visit(replacer)
             new = _unannotated(new) if isinstance(new, cst.CSTNode) else new
+            if isinstance(new, cst.CSTNode) and _says_nothing(new):
+                continue
             if isinstance(new, cst.BaseSmallStatement):
                 yield cst.SimpleStatementLine([new.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)])
             elif isinstance(new, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
@@ -149,7 +167,7 @@ class DeferredFunction:
             first, last = source.span(one.statement)
             indent = source.indentation(one.statement)
             arguments = [one.called, *map(self._given, one.arguments)]
-            out += source.text[start:first] + _wrapped(f"{self.ahead}.defer", arguments, indent, source).lstrip()
+            out += source.text[start:first] + wrapped(f"{self.ahead}.defer", arguments, indent, source).lstrip()
             start = last
         return out + source.text[start:end]
 
@@ -198,6 +216,15 @@ def _comprehension(capture: Capture) -> comprehensions.Comprehension:
     return node
 
 
+def _says_nothing(node: cst.CSTNode) -> bool:
+    """`loss = loss`, which is left of a statement whose value has its name already."""
+    small = node.body[0] if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 else node
+    if not isinstance(small, cst.Assign) or len(small.targets) > 1:
+        return False
+    target, value = small.targets[0].target, small.value
+    return isinstance(target, cst.Name) and isinstance(value, cst.Name) and target.value == value.value
+
+
 def _unannotated(node: cst.CSTNode) -> cst.CSTNode:
     """`v = x` for `v: float = x`: a name that belongs to another scope cannot be annotated."""
     for part in list(walk(node)):
@@ -224,11 +251,14 @@ def rendered(statements: Sequence[cst.BaseStatement], source: SourceFile, indent
     return cst.Module([wrapper], default_indent=unit).code.partition("\n")[2]
 
 
-def _wrapped(function: str, arguments: list[str], indent: str, source: SourceFile) -> str:
-    line = f"{indent}{function}({', '.join(arguments)})"
-    if len(line) <= LINE_LENGTH or "\n" in line:
-        return line
-    inner = indent + source.module.default_indent
+def wrapped(function: str, arguments: list[str], indent: str, source: SourceFile) -> str:
+    """A call on one line, or broken as formatters break it: its arguments below, each on a line where they need it."""
+    inner, limit = indent + source.module.default_indent, line_limit(source)
+    together = ", ".join(arguments)
+    if len(f"{indent}{function}({together})".expandtabs(4)) <= limit or "\n" in together:
+        return f"{indent}{function}({together})"
+    if len(f"{inner}{together}".expandtabs(4)) <= limit:
+        return f"{indent}{function}(\n{inner}{together}\n{indent})"
     return "\n".join([f"{indent}{function}(", *(f"{inner}{argument}," for argument in arguments), f"{indent})"])
 
 

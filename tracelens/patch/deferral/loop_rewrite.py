@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
@@ -122,59 +122,11 @@ def _plain_splices(change: LoopChange, lines: plain_torch.Lines) -> list[Splice]
     return [*out, *plain_torch.splices(change.facts, change.syncs[0][0], lines), *_ordered(change)]
 
 
-def import_splice(source: SourceFile, before: int, installed: bool = False) -> Splice | None:
-    """`import tracelens_runtime` below the imports at the top; None where it is there already.
-
-    `before`: the line of the first use. `installed`: from the TraceLens that is installed where the script runs,
-    instead of the file beside it.
-    """
-    if MODULE in source.names.imports:
-        return None
-    line = _line_of_import(source, before)
-    return loop_lines.whole_line(
-        source, line, f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}"
-    )
-
-
-def _line_of_import(source: SourceFile, before: int) -> int:
-    """Below the imports among which torch is: what a script sets before it imports torch stays before that."""
-    body = [part for part in source.module.body if source.last_line(part) < before]
-    first = next((number for number, part in enumerate(body) if _imports_torch(part)), None)
-    if first is None:
-        imports = [part for part in body if _is_import(part)]
-        if imports:
-            return source.last_line(imports[-1]) + 1
-        docstring = bool(body) and _is_docstring(body[0])
-        return source.last_line(body[0]) + 1 if docstring else 1 + len(source.module.header)
-    while first + 1 < len(body) and _is_import(body[first + 1]):
-        first += 1
-    return source.last_line(body[first]) + 1
-
-
-def _imports_torch(statement: cst.CSTNode) -> bool:
-    for node in (statement, *own_nodes(statement)):
-        if isinstance(node, cst.Import) and any(dotted(a.name).partition(".")[0] == "torch" for a in node.names):
-            return True
-        if isinstance(node, cst.ImportFrom) and dotted(node.module).partition(".")[0] == "torch":
-            return not node.relative
-    return False
-
-
-def _is_import(statement: cst.CSTNode) -> bool:
-    return isinstance(statement, cst.SimpleStatementLine) and isinstance(
-        statement.body[0], (cst.Import, cst.ImportFrom)
-    )
-
-
-def _is_docstring(statement: cst.CSTNode) -> bool:
-    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    return isinstance(small, cst.Expr) and isinstance(small.value, (cst.SimpleString, cst.ConcatenatedString))
-
-
 def _moved(change: LoopChange, ahead: str, used: set[str]) -> list[DeferredFunction]:
     facts, runs = change.facts, change.deferral.runs if change.deferral is not None else ()
     out = []
-    for run in runs:
+    for written in runs:
+        run = DeferredFunction(facts, written, "", ahead).named()
         calls = direct_calls(facts, run)
         name = "" if calls else take_name(name_of(facts, run), facts.taken, used)
         out.append(DeferredFunction(facts, run, name, ahead, calls))

@@ -16,7 +16,7 @@ from tracelens.patch.code.names import dotted, key, meets, rebound, targets, var
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.outside import FILES, OUTPUT, words
 from tracelens.patch.deferral import value_types
-from tracelens.patch.deferral.captures import Capture, is_rate
+from tracelens.patch.deferral.captures import Capture, counts, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.proof import judged
@@ -233,7 +233,7 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
     if not capture.read:
         return _is_number(capture, facts) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
     value = capture.value
-    tensor = value_types.is_tensor(value, facts) or (capture.read == "item" and not _may_be_array(value, facts))
+    tensor = value_types.is_tensor(value, facts) or (capture.read == "item" and not may_be_array(value, facts))
     known = {
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
@@ -242,13 +242,38 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
     return known.get(capture.read, False) and tensor
 
 
-def _may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
+def may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether something with an `item()` is of the host: `loss = 0` above `loss += …` is not, numbers have none."""
     if not isinstance(value, cst.Name):
         return value_types.is_of_host(value, facts)
     known = value_types.values_of(value.value, facts)
     others = [one for one in known if one is not None and not isinstance(one, cst.BaseNumber)]
     return any(value_types.is_of_host(one, facts) for one in others if not isinstance(one, cst.Name))
+
+
+def is_own_copy(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a name stands for a copy without graph that was made for it, and that nothing but reads uses."""
+    if not isinstance(node, cst.Name):
+        return False
+    values = list(value_types.values_of(node.value, facts))
+    mentions = (one for one in walk(facts.loop) if isinstance(one, cst.Name) and one.value == node.value)
+    parents = [facts.source.parent(one) for one in mentions]
+    read = all(
+        isinstance(one, cst.AssignTarget) or (isinstance(one, cst.Attribute) and one.attr.value == "item")
+        for one in parents
+    )
+    return bool(values) and read and all(isinstance(value, cst.Call) and _copies(value, facts) for value in values)
+
+
+def _copies(call: cst.Call, facts: LoopFacts) -> bool:
+    """`loss.detach().clone()`, or `output.mean().detach()`, whose memory nothing else has."""
+    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
+    if not isinstance(owner, cst.Call) or not isinstance(owner.func, cst.Attribute):
+        return False
+    last = cst.ensure_type(call.func, cst.Attribute).attr.value
+    if last == "clone":
+        return owner.func.attr.value == "detach"
+    return last == "detach" and value_types.has_own_memory(owner, facts)
 
 
 def _is_number(capture: Capture, facts: LoopFacts) -> bool:
@@ -268,12 +293,18 @@ def _may_be_number(value: cst.BaseExpression, facts: LoopFacts) -> bool:
 
 
 def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:
-    """A run in which what is a number for certain is kept as it is, whatever it is used for."""
+    """A run in which what is a number, or counts as one does, is kept as it is, whatever it is used for."""
     captures = (
-        replace(capture, read="") if value_types.is_number(capture.value, facts) else capture
+        replace(capture, read="") if value_types.is_number(capture.value, facts) or _counts(facts, capture) else capture
         for capture in run.captures
     )
     return StatementRun(run.statements, tuple(captures))
+
+
+def _counts(facts: LoopFacts, capture: Capture) -> bool:
+    """Whether a value that is shown is a counter of the loop, `step += 1`, whatever it began with."""
+    shown = capture.read in ("formatted", "number") and isinstance(capture.value, cst.Name)
+    return shown and counts(cst.ensure_type(capture.value, cst.Name).value, facts)
 
 
 # ------------------------------------------------------------------------- what an exception would lose

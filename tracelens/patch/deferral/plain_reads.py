@@ -12,19 +12,19 @@ one function of the loop that is called there, whichever is shorter:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import libcst as cst
 
+from tracelens.patch.code.line_length import line_limit
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
-from tracelens.patch.deferral.function import LINE_LENGTH, DeferredFunction, first_comment, name_of, rendered
-from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
+from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
+from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import own_nodes
@@ -33,7 +33,6 @@ Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
 _REDUCES = frozenset({"sum", "mean"})
 """Methods whose result is memory of its own, which nothing else changes."""
-_NUMBERED = re.compile(r"_\d+$")
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
 """Names for one of the tensors of a list, of which a file has some already."""
 _MOST_LINES_TWICE = 2
@@ -44,7 +43,8 @@ _MOST_DRAINS_IN_PLACE = 1
 def splices(plan: PlainPlan, every: int, unused: Unused) -> list[Splice]:
     """Everything that changes in the file."""
     facts = plan.deferral.facts
-    lists = tuple(_List(unused(_list_name(facts, run)), run, facts) for run in plan.runs)
+    runs = [DeferredFunction(facts, run, "", "").named() for run in plan.runs]
+    lists = tuple(_List(unused(_list_name(facts, run)), run, facts) for run in runs)
     writer = _Writer(plan, lists, every)
     in_function = writer.in_function(unused)
     if not writer.may_stand_in_place():
@@ -65,10 +65,16 @@ class _List:
     run: StatementRun
     facts: LoopFacts
 
-    def entry(self) -> str:
-        """What is appended in each batch."""
+    def appended(self, indent: str) -> str:
+        """The line that keeps the values of a batch, or lines where it is too long."""
         kept = [capture.early or _kept(self.facts, capture) for capture in self.run.captures]
-        return kept[0] if len(kept) == 1 else f"({', '.join(kept)})"
+        source, call = self.facts.source, f"{self.name}.append"
+        line = wrapped(call, [kept[0] if len(kept) == 1 else f"({', '.join(kept)})"], indent, source)
+        last = max(len(part.expandtabs(4)) for part in line.split("\n"))
+        if len(kept) == 1 or last <= line_limit(source):
+            return line
+        inner = indent + source.module.default_indent
+        return "\n".join([f"{indent}{call}((", *(f"{inner}{one}," for one in kept), f"{indent}))"])
 
     def read(self, indent: str, comments: bool = True) -> str:
         """The lines that read the list and run its statements with the numbers."""
@@ -86,24 +92,19 @@ class _List:
         """The lines above the statements: the last of them opens the loop over what waits."""
         captures = self.run.captures
         names = ", ".join(capture.name for capture in captures)
-        if len(captures) == 1:
+        if not self.one_by_one:
             return f"{indent}for {names} in {self._numbers(captures[0], self.name)}:\n"
-        if self.one_by_one:
-            inner = indent + self.facts.source.module.default_indent
-            reads = [f"{inner}{one.name} = {one.name}.item()\n" for one in captures if one.read and len(one.nodes) > 1]
-            return f"{indent}for {names} in {self.name}:\n{''.join(reads)}"
-        columns = self._columns()
-        reads = [self._numbers(capture, name) for capture, name in zip(captures, columns, strict=True)]
-        line = f"{indent}for {names} in zip({', '.join(reads)}):\n"
-        if len(line) > LINE_LENGTH:
-            inner = indent + self.facts.source.module.default_indent
-            line = f"{indent}for {names} in zip(\n" + "".join(f"{inner}{read},\n" for read in reads) + f"{indent}):\n"
-        return f"{indent}{', '.join(columns)} = zip(*{self.name})\n{line}"
+        inner = indent + self.facts.source.module.default_indent
+        reads = [f"{inner}{one.name} = {one.name}.item()\n" for one in captures if one.read and len(one.nodes) > 1]
+        return f"{indent}for {names} in {self.name}:\n{''.join(reads)}"
 
     @property
     def one_by_one(self) -> bool:
-        """Whether the list has tuples, and each value is read by itself: nothing is taken apart then."""
-        return len(self.run.captures) > 1 and not any(one.read and self._stacks(one) for one in self.run.captures)
+        """Whether the list has tuples, and each value is read by itself: to take them apart says less than it saves.
+
+        The first read waits for the GPU; the others find their numbers there, in some microseconds each.
+        """
+        return len(self.run.captures) > 1
 
     def _stacks(self, capture: Capture) -> bool:
         return value_types.stacks(capture.value, self.facts)
@@ -118,15 +119,6 @@ class _List:
         taken = {*self.facts.taken, *(each.name for each in self.run.captures)}
         one = next((word for word in _ELEMENTS if word not in taken), None) or unused_name("value", taken)
         return f"[{one}.item() for {one} in {name}]"
-
-    def _columns(self) -> list[str]:
-        """A name for each column of a list of tuples, which nothing in the file has."""
-        out: list[str] = []
-        for capture in self.run.captures:
-            wanted = _NUMBERED.sub("", capture.name)
-            wanted = f"{wanted}s" if len(wanted) > 1 else f"every_{wanted}"
-            out.append(unused_name(wanted, self.facts.taken, out))
-        return out
 
     def _extended(self) -> str | None:
         """`losses.extend(…)` for `losses.append(loss.item())`, where `losses` is a list and nothing else."""
@@ -282,7 +274,7 @@ class _Writer:
         last = one.run.statements[-1]
         indent = self.source.indentation(last)
         span = _lines_of(self.source, last)
-        text = f"{indent}{one.name}.append({one.entry()})\n{below}"
+        text = f"{one.appended(indent)}\n{below}"
         whole = self.source.text[span[0] : span[1]].endswith(("\n", "\r"))
         return Splice(*span, text if whole else text.removesuffix("\n"))
 
@@ -308,12 +300,16 @@ def _block(one: _List) -> cst.CSTNode | None:
 
 
 def _kept(facts: LoopFacts, capture: Capture) -> str:
-    """A value as it is now: of a tensor a copy on its device, without its graph."""
-    value = capture.value
-    if capture.read and isinstance(value, cst.Attribute) and value.attr.value == "data":
+    """A value as it is now."""
+    return kept_tensor(facts, capture.value) if capture.read else facts.source.code(capture.value)
+
+
+def kept_tensor(facts: LoopFacts, value: cst.BaseExpression) -> str:
+    """A tensor as it is now: a copy on its device, without its graph."""
+    if isinstance(value, cst.Attribute) and value.attr.value == "data":
         value = value.value
     text = facts.source.code(value)
-    if not capture.read:
+    if is_own_copy(value, facts):
         return text
     if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
         text = f"({text})"

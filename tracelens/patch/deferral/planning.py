@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES
-from tracelens.patch.deferral import around, other_users, proof, shared_arrays
+from tracelens.patch.deferral import around, constants, other_users, proof, shared_arrays
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.statements import StatementCaptures
@@ -100,18 +101,21 @@ def plan_between(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
 
 
 def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[LoopFacts, bool]]) -> Deferral:
-    """The first plan that can be made; raises the obstacle that is left where doubts are noted and none is made."""
+    """The first plan that can be made; where none is, raises the obstacle of the last way.
+
+    That is what the loop's own lines and the project say; those before it may be names alone.
+    """
     timing.check_events(facts)
-    told: tuple[bool, Blocked] | None = None
+    told = Blocked(None, "", "")
     for given, wait_for_rare in ways:
+        make = partial(_plan, seeds=seeds, wait_for_rare=True) if wait_for_rare else partial(_grown, seeds=seeds)
         try:
-            return _plan(given, seeds, True) if wait_for_rare else _grown(given, seeds)
+            made = make(given)
         except Blocked as blocked:
-            doubts = given.doubts is not None
-            if told is None or doubts > told[0]:
-                told = doubts, blocked
-    assert told is not None
-    raise told[1]
+            told = blocked
+            continue
+        return constants.read_where_used(made, make)
+    raise told
 
 
 def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -> Deferral:

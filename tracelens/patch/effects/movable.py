@@ -145,15 +145,18 @@ class _Judge:
         return any(span.holds(node) for span in self.kept)
 
     def _is_of_kept_values(self, deed: Deed) -> bool:
-        """Whether a library's function looks at what it is given, and all of that is kept where the statement stands.
+        """Whether a library's function or Python's arithmetic looks at what is kept where the statement stands, alone.
 
         What is kept cannot change until then: it is copied, or the statement is not put off.
         """
-        if deed.effect.kind != READS or not isinstance(deed.at, ast.Call) or deed.at in self._calls_of_the_project:
+        if deed.effect.kind != READS or deed.at in self._calls_of_the_project:
             return False
-        if not all(map(self._is_made_of_kept, (*deed.at.args, *(word.value for word in deed.at.keywords)))):
+        if isinstance(deed.at, ast.BinOp):
+            return self._is_made_of_kept(deed.at.left) and self._is_made_of_kept(deed.at.right)
+        call = deed.at if isinstance(deed.at, ast.Call) else None
+        if call is None or not all(map(self._is_made_of_kept, (*call.args, *(word.value for word in call.keywords)))):
             return False
-        return deed.effect.target not in self._receivers(deed.at)
+        return deed.effect.target not in self._receivers(call)
 
     def _receivers(self, call: ast.Call) -> frozenset[Object | None]:
         """The objects whose method the call may be."""

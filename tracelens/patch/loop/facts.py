@@ -77,6 +77,8 @@ class LoopFacts:
     by_text: bool = False
     """Only the text of a statement tells whether it touches a result: what it calls is left to the proof of the plan,
     which knows whether that is an obstacle or only may be one."""
+    steady: frozenset[str] = frozenset()
+    """The text of what has one value as long as the loop runs: `len(loader)`."""
 
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:
@@ -87,16 +89,20 @@ class LoopFacts:
     def varying(self) -> frozenset[str]:
         """Names that some statement of the loop binds, or an expression in it."""
         out = {name for leaf in self.leaves for name in rebound(leaf)}
-        out |= {
-            part.target.value
-            for part in walk(self.loop)
-            if isinstance(part, cst.NamedExpr) and isinstance(part.target, cst.Name)
-        }
+        walrus = (part.target for part in walk(self.loop) if isinstance(part, cst.NamedExpr))
+        out |= {target.value for target in walrus if isinstance(target, cst.Name)}
         return frozenset(out | {t.value for t in targets(self.loop) if isinstance(t, cst.Name)})
 
     @cached_property
     def changed_inside(self) -> frozenset[str]:
         """Keys of objects that the loop stores into, calls methods of, calls, or hands to code that is not known."""
+        out = {key(v) for v in variables(head(self.loop))} | self.changed_in_body
+        out |= self.reached.between.changed if self.reached is not None else frozenset()
+        return self.aliases(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
+
+    @cached_property
+    def changed_in_body(self) -> frozenset[str]:
+        """The same without what the loop goes through, and without what its iterator changes."""
         out: set[str] = set()
         for leaf in self.leaves:
             out |= written(leaf, self.names) | _filled(leaf)
@@ -104,9 +110,7 @@ class LoopFacts:
                 if isinstance(node, cst.Call):
                     out |= self._reached_by(node)
             out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
-        out |= {key(v) for v in variables(head(self.loop))}
-        out |= self.reached.between.changed if self.reached is not None else frozenset()
-        return self.aliases(frozenset(out)) - BESIDES - set(self.names.imports) - BUILTINS
+        return frozenset(out)
 
     @cached_property
     def mutated(self) -> frozenset[str]:
@@ -135,13 +139,9 @@ class LoopFacts:
     @cached_property
     def tensors(self) -> frozenset[str]:
         """Names that the loop treats as tensors."""
-        out: set[str] = set()
-        for node in walk(self.loop.body):
-            if not (isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name)):
-                continue
-            if node.attr.value in _TENSOR_METHODS and node.value.value in self.varying:
-                out.add(node.value.value)
-        return frozenset(out)
+        parts = [one for one in walk(self.loop.body) if isinstance(one, cst.Attribute)]
+        named = ((one.value, one.attr.value) for one in parts if isinstance(one.value, cst.Name))
+        return self.varying & {name.value for name, attribute in named if attribute in _TENSOR_METHODS}
 
     @cached_property
     def numbers(self) -> frozenset[str]:
@@ -155,7 +155,7 @@ class LoopFacts:
                 out -= rebound(leaf)
         return frozenset(out)
 
-    @cached_property
+    @property
     def taken(self) -> frozenset[str]:
         """Every identifier of the file; new names must differ from all of them."""
         return self.source.identifiers
@@ -253,12 +253,14 @@ class LoopFacts:
 
     def varies(self, expression: cst.CSTNode) -> bool:
         """Whether an expression may have another value, or another meaning, when it is evaluated later."""
+        parts = (one for one in walk(expression) if self.steady and isinstance(one, cst.BaseExpression))
+        steady = {one for part in parts if self.source.code(part) in self.steady for one in walk(part)}
         for node in walk(expression):
-            if isinstance(node, cst.Call) and not self._pure(node):
+            if isinstance(node, cst.Call) and node not in steady and not self._pure(node):
                 return True
         for variable in variables(expression):
-            name = key(variable)
-            if name.startswith("self.") or name in self.varying or name in self.changed_inside:
+            changing = key(variable).startswith("self.") or key(variable) in self.varying | self.changed_inside
+            if changing and variable not in steady:
                 return True
         return False
 

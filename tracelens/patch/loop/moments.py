@@ -22,11 +22,15 @@ _BY_HAND = say("do this in the loop and hand the result over, or do it every N b
 
 
 def check(node: cst.CSTNode, facts: LoopFacts) -> None:
-    """Raise `Blocked` where a call, a property or an object's own text is bound to its moment."""
+    """Raise `Blocked` where a call, a property or an object's own text is bound to its moment.
+
+    The time since a bar began (`bar.elapsed_td`) is that of the line that shows it, as of a bar that draws itself.
+    """
     why = facts.alone(node).bound or (MAY_LOOK if _may_time(node, facts) else "")
     if why:
         blocked = Blocked(node, say("`{shown}` {why}", shown=_shown(node, facts), why=why), _BY_HAND)
-        if why == COLLECTIVE or not _shows_itself(node, facts):
+        own = _shows_itself(node, facts) or (why == MAY_LOOK and isinstance(node, cst.Attribute))
+        if why == COLLECTIVE or not own:
             raise blocked
         shows = say(
             "{obstacle}, and times that it shows are those of several batches at once", obstacle=blocked.obstacle

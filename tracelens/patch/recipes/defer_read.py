@@ -36,12 +36,14 @@ from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequ
 from tracelens.patch.recipes import (
     host_memory,
     returned_reads,
+    same_program,
     step_functions,
     wait_dependents,
     waits_that_stay,
     warnings_seen,
 )
 from tracelens.patch.recipes.loop_groups import Found, by_loop
+from tracelens.patch.recipes.same_program import Reworded
 
 SEVERAL = 1.5
 """Reads per step, of one place, from which its loop runs within a batch: half of one for a last, shorter batch."""
@@ -52,6 +54,57 @@ FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it cos
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
+    """The answer for the file as it is, or for one in which more waits and which is the same program."""
+    told: dict[Location, Declined] = {}
+    for other in same_program.reworded(request):
+        answer = _with_steps(other.request, _propose(other.request))
+        told = {one.location: one for one in answer.declined}
+        if not other.lines <= _lines(other.request, answer):
+            continue
+        made = _named(request, other, _lines(other.request, answer))
+        if made is not None:
+            proposals = (replace(one, hoists=(*one.hoists, *other.splices)) for one in (*made, *answer.proposals))
+            declined = (one for one in answer.declined if one.location.line not in other.new_lines)
+            return RecipeAnswer(tuple(proposals), tuple(declined))
+    answer = _moved(request)
+    return RecipeAnswer(answer.proposals, tuple(told.get(one.location, one) for one in answer.declined))
+
+
+def _named(request: RecipeRequest, other: Reworded, waiting: set[int]) -> list[Proposal] | None:
+    """A hunk for the reads of each loop that are made in few batches now; None where nothing is gained by one."""
+    found, _ = matched(request, "read")
+    out = []
+    for loop in dict.fromkeys(one.loop for one in other.rare):
+        named = [one for one in other.rare if one.loop is loop]
+        nodes = {site.node for one in named for site in one.sites}
+        own = [(site, target) for site, target in found if site.node in nodes]
+        beside = [(site, target) for site, target in found if site.line in waiting and site.node not in nodes]
+        if _nothing_gained(request, facts_of(request.source, loop), found, [*own, *beside]) is not None:
+            return None
+        words = ", ".join(f"`{one.name}`" for one in named)
+        proposal = Proposal(
+            edit="defer-read",
+            tier="safe",
+            location=request.place(own[0][0].node, own[0][0].function),
+            reason=say("{names} keeps the tensor, whose value is read where it is used, in few batches", names=words),
+            evidence=evidence([stall for _, target in own for stall in target.stalls]),
+            loop_line=request.source.line(loop),
+        )
+        for one in named:
+            if one.assumed:
+                proposal = proposal.as_checked(say("`{value}` is taken for a tensor", value=one.assumed))
+        out.append(proposal)
+    return out
+
+
+def _lines(request: RecipeRequest, answer: RecipeAnswer) -> set[int]:
+    """Where the reads are that would wait."""
+    sites = find(request.source)
+    return {sites[number].line for one in answer.proposals for number in one.sites}
+
+
+def _moved(request: RecipeRequest) -> RecipeAnswer:
+    """The answer for the file, or for the one in which calls of step functions read what these return."""
     answer = _with_steps(request, _propose(request))
     moved = returned_reads.hoisted(request)
     if moved is None:

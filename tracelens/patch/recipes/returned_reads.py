@@ -17,7 +17,7 @@ from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
 from tracelens.patch.loop.loops import inner_functions, own_nodes
-from tracelens.patch.loop.sites import Site, find, read_of
+from tracelens.patch.loop.sites import read_of
 from tracelens.patch.proposal import RecipeRequest, Target
 
 _BOUND_AND_RETURNED = 2
@@ -69,15 +69,6 @@ def hoisted(request: RecipeRequest) -> Hoisted | None:
         frozenset(source.line(call) for step in steps for call in step.calls),
         frozenset(step.name for step in steps),
     )
-
-
-def renumbered(before: SourceFile, after: SourceFile, splices: tuple[Splice, ...]) -> dict[int, int]:
-    """The numbers of the file's sites once `splices` have moved reads to calls: all others keep their order."""
-    gone = {splice.start for splice in splices}
-    kept = [number for number, site in enumerate(find(before)) if _end_of_tensor(before, site) not in gone]
-    steps = {step.name for step in step_functions(before)}
-    still = [number for number, site in enumerate(find(after)) if not _reads_call(site, steps)]
-    return dict(zip(kept, still, strict=True))
 
 
 def step_functions(source: SourceFile) -> Iterator[StepFunction]:
@@ -200,21 +191,3 @@ def _splices(source: SourceFile, step: StepFunction) -> Iterator[Splice]:
             yield Splice(end, end, ".items()}")
         else:
             yield Splice(end, end, ".item()")
-
-
-def _end_of_tensor(source: SourceFile, site: Site) -> int:
-    """Where the `.item()` of a read begins; -1 for another site."""
-    if site.kind != "read" or not isinstance(site.node, cst.Call) or not _is_item(site.node):
-        return -1
-    return source.outer_span(cst.ensure_type(site.node.func, cst.Attribute).value)[1]
-
-
-def _reads_call(site: Site, functions: set[str]) -> bool:
-    """Whether a site reads what a step function returns."""
-    found = read_of(site.node) if site.kind == "read" else None
-    tensor = found.tensor if found is not None else None
-    if isinstance(tensor, cst.Name):
-        comprehension = next((a for a in site.source.ancestors(site.node) if isinstance(a, cst.BaseComp)), None)
-        parts = walk(comprehension.for_in.iter) if isinstance(comprehension, (cst.ListComp, cst.DictComp)) else iter(())
-        return any(isinstance(part, cst.Call) and dotted(part.func).rpartition(".")[2] in functions for part in parts)
-    return isinstance(tensor, cst.Call) and dotted(tensor.func).rpartition(".")[2] in functions

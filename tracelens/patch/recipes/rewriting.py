@@ -14,7 +14,8 @@ from tracelens.edit_kinds import EditKind, one_change
 from tracelens.messages import say
 from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral.forms import Wish, planned
-from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, import_splice, needs_helper
+from tracelens.patch.deferral.import_place import import_splice
+from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, needs_helper
 from tracelens.patch.deferral.planning import plan
 from tracelens.patch.files import outdated_comments, rewrite_checks
 from tracelens.patch.loop import guards
@@ -22,7 +23,7 @@ from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import Blocked, training_loop
 from tracelens.patch.loop.sites import find
 from tracelens.patch.proposal import Proposal
-from tracelens.patch.recipes import async_copy, defer_read, returned_reads, synchronize
+from tracelens.patch.recipes import async_copy, defer_read, same_program, synchronize
 from tracelens.patch.recipes.kept_results import once
 
 Lines = tuple[int | None, ...]
@@ -88,7 +89,7 @@ def _rewritten(
     within = [*dict.fromkeys(splice for one in proposals for splice in one.splices), *hoists]  # two may pin one loader
     source = parse(before.path, before.shown, apply_splices(before, within), script)
     if hoists:
-        proposals = _renumbered(proposals, returned_reads.renumbered(before, source, hoists))
+        proposals = _renumbered(proposals, same_program.renumbered(before, source, within))
     changes = _changes(source, proposals, kinds, options)
     splices = file_splices(changes)
     helped = any(p.needs_runtime for p in proposals if p.splices) or any(needs_helper(c) for c in changes)
