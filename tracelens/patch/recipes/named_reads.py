@@ -96,7 +96,9 @@ def _named(source: SourceFile, binding: cst.Name, site: Site, bindings: Mapping[
     sites = tuple(bindings[one] for one in places if one in bindings)
     uses = tuple(one for one in places if one not in bindings)
     inside = frozenset(walk(loop))
-    if not uses or not all(each.node in inside for each in sites) or not all(_may_read(facts, one) for one in uses):
+    seldom = all(facts.in_rare_branch(each.node) for each in sites)  # as it is
+    within = all(each.node in inside for each in sites)
+    if seldom or not uses or not within or not all(_may_read(facts, one) for one in uses):
         return None
     rare = all(use not in inside or facts.in_rare_branch(use) for use in uses)
     if not rare and (any(use not in inside for use in uses) or _is_together(facts, binding, uses)):
