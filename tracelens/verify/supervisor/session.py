@@ -232,11 +232,12 @@ class Session:
     def _seconds_of_pairs(self, window_steps: int) -> float:
         """What the windows and the fewest pairs take; 0 where no number of pairs would fit anyway."""
         assert self.plan is not None
-        first = self.originals[0]
+        first, versions = self.originals[0], 1 + len(self.versions)
         pace = Pace(first.startup_seconds, first.seconds_per_step)
-        versions = 1 + len(self.versions)
-        pairs = versions * POLICY.least_pairs * pace.seconds_for(self.plan.steps)
-        return pairs + versions * pace.seconds_for(window_steps) if pairs <= self.left_s else 0.0
+        ran = [version.record.seconds for version in self.versions if version.record is not None]
+        beyond = sum(max(0.0, seconds - self.originals[-1].seconds) for seconds in ran)  # some versions compile
+        pairs = POLICY.least_pairs * (versions * pace.seconds_for(self.plan.steps) + beyond)
+        return pairs + versions * pace.seconds_for(window_steps) + beyond if pairs <= self.left_s else 0.0
 
     def _recorded_window(self, name: str, patch: Patch | None, steps: int) -> WindowStatistics:
         try:
