@@ -106,7 +106,7 @@ def test_lines_of_one_change_are_bracketed() -> None:
     line = first_screen.CostlyLine(Location("a.py", 1, None), "x()", 1, 1)
     changed = replace(line, changed=True)
     assert screen_text._brackets([line, changed, line, changed]) == ["  ", "╭ ", "│ ", "╰ "]
-    assert screen_text._brackets([line, changed]) == ["  ", "> "]
+    assert screen_text._brackets([line, changed]) == ["  ", "╶ "]
     assert screen_text._brackets([line, line]) == ["", ""]
     assert screen_text._brackets([changed]) == [""]
 

@@ -33,8 +33,8 @@ WORKS = "█"
 LEAST_DRAWN = 2.0
 """Percent of the picture: what is narrower is no character of its own on a narrow screen."""
 NAMES = (say("now"), say("then"))
-LONE = "> "
-"""Before the one line that is changed, among others."""
+LONE = "╶ "
+"""Before the one line that is changed, among others: the bracket of several, of one."""
 
 
 def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
@@ -153,11 +153,9 @@ def _what_it_does(command: str) -> str:
         return say("fix shows the change, measures it on a copy, and asks before it writes.")
     if command == "apply":
         return say("apply writes it into the script, revert takes it out.")
-    return (
-        say("try measures each on copies, and the best together; your files stay as they are.")
-        if command == "try"
-        else ""
-    )
+    if command == "try":
+        return say("try measures each on a copy of the script, then the best together; your files stay as they are.")
+    return ""
 
 
 def _notes(screen: FirstScreen) -> Iterator[str]:
@@ -242,7 +240,9 @@ class _Levers:
             (say("evidence"), [row.evidence for row in self.rows]),
         ]
         shown = [(name, cells) for name, cells in columns if says(cells)]
-        commands = (say("to measure or write it"), [row.command or say("by hand") for row in self.rows])
+        writes = any(row.command.split()[1:2] != ["try"] for row in self.rows if row.command)
+        heading = say("to measure or write it") if writes else say("to measure it")
+        commands = (heading, [row.command or say("by hand") for row in self.rows])
         if any(row.command for row in self.rows) and _width([*shown, commands]) <= options.max_width:
             shown.append(commands)
         numbers = frozenset(place for place, (name, _) in enumerate(shown) if name in ("", "gain"))
