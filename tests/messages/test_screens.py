@@ -28,7 +28,7 @@ COMMAND = re.compile(r"tracelens (?:[\w.-]+(?:/\S*)?|--?\S+|[A-Z]+)(?: [\w./=-]+
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 """On the page in a piece of its own, which no line breaks."""
 HUNK = re.compile(r"\bTL\d+(?:-\d+)?\b")
-SOURCE_LINE = re.compile(r"\s*[╭├│╰>]?\s*\d+  .*|\s*\d* \| .*|\s*(?:\d+ )?[-+] .*")
+SOURCE_LINE = re.compile(r"\s*[╭├│╰╶]?\s*\d+  .*|\s*\d* \| .*|\s*(?:\d+ )?[-+] .*")
 """A line of the script with its times."""
 SETTINGS = re.compile(
     r"CUDA_LAUNCH_BLOCKING|allow_tf32|^benchmark\b|(?:num_workers|\w+_(?:factor|workers|memory))=\w+|pin_memory"
