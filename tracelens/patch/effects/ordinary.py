@@ -116,6 +116,8 @@ def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"`{one}`") for one in libraries if not _is_known(one))
         case ast.Attribute():
             yield from _unusual_attribute(node, file)
+        case ast.Assign(value=value, targets=targets) if _goes_on(value) and all(map(_takes_apart, targets)):
+            return  # `x, y = (part.to(device) for part in batch)` goes through it at once
         case ast.Assign(value=value) | ast.NamedExpr(value=value) | ast.AnnAssign(value=value) if _goes_on(value):
             yield node.lineno, say("a generator expression with a name")
         case ast.Return(value=value) | ast.Yield(value=value) if _goes_on(value):
@@ -181,6 +183,11 @@ def _unusual_attribute(node: ast.Attribute, file: _File) -> Iterator[tuple[int, 
         yield node.lineno, say("an assignment to `{name}`", name=ast.unparse(node))
     elif isinstance(node.ctx, ast.Load) and full is not None and not _is_known(full):
         yield node.lineno, f"`{full}`"
+
+
+def _takes_apart(target: ast.expr) -> bool:
+    """Whether an assignment gives the parts of a value to names."""
+    return isinstance(target, (ast.Tuple, ast.List)) and all(isinstance(one, ast.Name) for one in target.elts)
 
 
 def _stored_in(target: ast.expr) -> Iterator[ast.expr]:
