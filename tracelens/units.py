@@ -66,10 +66,10 @@ def saved_ns(base_ns: float, step_ns: float) -> float:
 
 
 def told_speedup(base_ns: float, step_ns: float) -> float:
-    """The step times that are shown, one by the other, so that the gain beside them is theirs; of a step that is shown
-    with one digit, which says too little for that, the times as they are."""
+    """The step times that are shown, one by the other, so that the gain beside them is theirs to half a percent; of a
+    step that is shown with one or two digits, which say too little for that, the times as they are."""
     shown_ns = told_ns(step_ns, base_ns)
-    if shown_ns < 10 * 1e6 * 10.0 ** -step_digits(base_ns):
+    if shown_ns < 100 * 1e6 * 10.0 ** -step_digits(base_ns):
         return base_ns / step_ns if step_ns > 0 else 1.0
     return told_ns(base_ns, base_ns) / shown_ns
 

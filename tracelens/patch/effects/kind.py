@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 TENSOR, NUMBER, ARRAY, DEVICE, DTYPE = "tensor", "number", "array", "device", "dtype"
-AT_TIMES = {ARRAY: "an array at times", NUMBER: "a number at times"}
+AT_TIMES = {ARRAY: "array?", NUMBER: "number?"}
 """What is known of a value that is not always the same: no use of it makes a tensor of it."""
 FRACTION, WHOLE, TRUTH = "fraction", "whole", "truth"
 
