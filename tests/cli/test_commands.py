@@ -268,7 +268,7 @@ def test_a_run_that_is_only_to_be_read_still_gets_its_answer(
     assert "cannot be written: Permission denied" in streams.err
     assert main(given) == 0
     written = capsys.readouterr()
-    assert streams.out == written.out and "Two waits cost " in streams.out
+    assert streams.out == written.out and "Two waits block Python for " in streams.out
     assert "cannot be written" not in written.err
 
 

@@ -101,7 +101,7 @@ def test_with_yes_it_is_measured_and_written_and_revert_takes_it_back(
     assert main(["fix", str(run), "--yes"]) == 0
     streams = capsys.readouterr()
     said = " ".join(streams.out.split())
-    assert said.startswith("Two waits cost")
+    assert said.startswith("Two waits block Python for")
     assert "Faster: 2.5 → 1.2 ms per step, +100 % (95 % sure: +82 to +122 %). Same results, bit for bit." in said
     assert "train.py:" in said and "torch.cuda.synchronize()" in said
     assert "Written: train.py" in said and f"undo: tracelens revert {run}/" in said

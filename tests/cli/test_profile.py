@@ -128,7 +128,7 @@ def test_the_report_appears_when_the_window_closes(
     assert main(["profile", "train.py"]) == 0
     streams = capsys.readouterr()
     assert streams.out == ""  # standard output is the script's
-    assert "Two waits cost" in streams.err and "Wait each batch for an event saves " in streams.err
+    assert "Two waits block Python for" in streams.err and "Wait each batch for an event saves " in streams.err
     ending = streams.err.splitlines()[-2:]
     where = folder.relative_to(tmp_path)
     assert ending == [f"next: tracelens fix {where}/", f"report: {where}/report.html"]

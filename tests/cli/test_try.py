@@ -110,7 +110,7 @@ def test_the_table_says_gain_range_and_results(run: Path, session: Session, caps
     )
     said = " ".join(streams.out.split())  # a narrow terminal breaks the sentence
     assert "Faster: DataLoader workers 6 +100 % (95 % sure: +80 % to +120 %); same results, bit for bit." in said
-    assert "10.00 → 5.00 (4.55 to 5.56)" in streams.out
+    assert "10.0 → 5.0 (4.5 to 5.6)" in streams.out
     assert "the compile version ended with exit code 1" in said
     assert f"next: tracelens recommend {run}/" in streams.out
 

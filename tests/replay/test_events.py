@@ -231,7 +231,7 @@ def test_a_wait_that_nobody_noted_stays_unresolved_and_is_said() -> None:
     assert made.unresolved_waits == 1
     refused = estimate.predict(made, (NEVER_WAIT,))
     assert isinstance(refused, Abstention)
-    assert "do not say what they wait for" in refused.missing
+    assert "does not say what it waits for" in refused.missing
     assert built(script.picture()).unresolved_waits == 0
 
 

@@ -18,7 +18,7 @@ def planned(request: pytest.FixtureRequest) -> PlannedDiagnosis:
     return plan_of(request.param)
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("width", [80, 100, 120])
 def test_recommend_fits_a_screen(planned: PlannedDiagnosis, width: int) -> None:
     lines = text.recommendation(planned, TerminalStyle(width)).splitlines()
     assert len(lines) <= MOST_LINES and max(map(len, lines)) <= width

@@ -31,7 +31,8 @@ def test_steps_are_of_two_kinds_where_a_wide_gap_parts_many_of_each(
 
 
 SAID = {
-    "loader_bound": "5 of 10 recorded steps take about 4.1 ms, 5 about 16.2; none takes 11.8.",
+    "loader_bound": "Of 10 recorded steps 5 took about 4.1 ms, 5 about 16.2; "
+    "11.8 is the mean of many more, timed in turns.",
     "host_bound": "Under the profiler, which slows Python, a step took 9.81 ms; all times here are brought to 6.00.",
     "sync_every_batch": "",
     "gpu_bound": "",

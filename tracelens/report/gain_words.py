@@ -61,7 +61,7 @@ def star(effects: Iterable[LeverEffect]) -> str:
     """What the star says, of levers with these effects; empty where none has one."""
     there = set(effects)
     words = [words for effect, words in EFFECT.items() if effect in there]
-    return say("Those with * may change results: {what}.", what=joined(", ", words)) if words else ""
+    return say("* may change results: {what}.", what=joined(", ", words)) if words else ""
 
 
 def measured_first(levers: Iterable[tuple[str, float | None]]) -> str:

@@ -21,4 +21,4 @@ def parts(diagnosis: PlannedDiagnosis) -> Iterator[str]:
         yield say("the plan")
     if change is not None and not change.empty:
         yield say("the diff")
-    yield say("how it was recorded")
+    yield say("the recording")

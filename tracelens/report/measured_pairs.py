@@ -23,7 +23,7 @@ FEWEST_TO_STAND_APART = 3
 
 
 def how(trial: Verification, lever: Lever | None, base_ns: int) -> str:
-    """'Measured in 3 pairs of 200 steps of their own: same results, bit for bit.'; on which original, if on another."""
+    """'Measured in 3 pairs of 200 steps: same results, bit for bit.'; on which original, if on another."""
     said = [_made(trial)]
     if lever is not None and lever.pair is not None and gain_words.is_scaled(lever, base_ns):
         times = (lever.pair.before_ns, lever.pair.after_ns, base_ns)
@@ -36,10 +36,10 @@ def _made(trial: Verification) -> str:
     same = say("same results, bit for bit") if trial.numbers_equal else say("results not the same")
     steps, pairs = trial.details.get("steps"), trial.pairs_ns
     if not isinstance(steps, int) or not pairs:
-        return say("Measured in steps of their own, both scripts in turns: {same}.", same=same)
+        return say("Measured in their own steps, both scripts in turns: {same}.", same=same)
     return say_count(
-        "Measured in {count} pair of {steps} steps of their own: {same}.",
-        "Measured in {count} pairs of {steps} steps of their own: {same}.",
+        "Measured in {count} pair of {steps} steps: {same}.",
+        "Measured in {count} pairs of {steps} steps: {same}.",
         len(pairs),
         steps=steps,
         same=same,

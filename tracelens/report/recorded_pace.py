@@ -22,14 +22,22 @@ STRETCHED = 1.25
 """Times the baseline: a recorded step that is longer is not the one that people know from their own clock."""
 
 
+MEAN_OF = {
+    "measured": say("the mean of many more, timed in turns"),
+    "unprofiled": say("the mean of those before the profiler"),
+    "recorded": say("what lies between"),
+}
+"""By where the one step time comes from."""
+
+
 def said(diagnosis: Diagnosis) -> str:
-    """'5 of 10 recorded steps take about 4.1 ms, 5 about 16.2; none takes 11.8.'; else what the profiler did."""
+    """'Of 10 recorded steps 5 took about 4.1 ms, 5 about 16.2; 11.8 is …'; else what the profiler did."""
     steps = diagnosis.steps
     if steps.source == "none" or not steps.certain:
         return ""
     base_ns, kinds = steps.best_known_ns, two_kinds(_kept(diagnosis))
     if kinds is not None and max(kinds[0]) < base_ns < min(kinds[1]):
-        return _of_two_kinds(kinds, base_ns)
+        return _of_two_kinds(kinds, base_ns, MEAN_OF[steps.baseline_source])
     if steps.median_ns < STRETCHED * base_ns:
         return ""
     told = {"recorded": step_ms(steps.median_ns, steps.median_ns), "step": step_ms(base_ns, base_ns)}
@@ -39,16 +47,17 @@ def said(diagnosis: Diagnosis) -> str:
     )
 
 
-def _of_two_kinds(kinds: tuple[Sequence[float], Sequence[float]], base_ns: int) -> str:
+def _of_two_kinds(kinds: tuple[Sequence[float], Sequence[float]], base_ns: int, what: str) -> str:
     short, long = (step_ms(statistics.median(kind), base_ns) for kind in kinds)
     return say(
-        "{few} of {all} recorded steps take about {short} ms, {many} about {long}; none takes {step}.",
+        "Of {all} recorded steps {few} took about {short} ms, {many} about {long}; {step} is {what}.",
         few=len(kinds[0]),
         many=len(kinds[1]),
         all=len(kinds[0]) + len(kinds[1]),
         short=short,
         long=long,
         step=step_ms(base_ns, base_ns),
+        what=what,
     )
 
 

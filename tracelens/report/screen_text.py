@@ -163,7 +163,7 @@ def _notes(screen: FirstScreen) -> Iterator[str]:
     yield from _of_rows(screen.levers)
     more = []
     if screen.more_levers:
-        more.append(say("more levers"))
+        more.append(say("all levers"))
     if screen.unjudged:
         more.append(say_count("{count} thing not judged", "{count} things not judged", screen.unjudged))
     if more or screen.long_form:
