@@ -240,14 +240,15 @@ def _now(diagnosis: Diagnosis, base_ns: int) -> Totals:
 
 
 def _idle(diagnosis: Diagnosis, base_ns: int, idle_ns: float) -> Iterator[tuple[str, float]]:
-    """The idle time beside the DataLoader and beside Python that launches, as their owners have it, and the rest."""
-    owners = diagnosis.owners.owners
+    """The idle time beside the DataLoader (last, as the DataLoader is) and beside Python that launches, as their owners
+    have it, and the rest."""
+    owners, apart = diagnosis.owners.owners, []
     for kind, held in (("late", ("dataloader",)), ("issuing", ISSUING_KINDS)):
         held_ns = min(sum(owner.owned_ns for owner in owners if owner.kind in held), idle_ns)
         if held_ns >= LEAST_APART_SHARE * base_ns:
-            yield kind, held_ns
+            apart.append((kind, held_ns))
             idle_ns -= held_ns
-    yield "lost", idle_ns
+    yield from (("lost", idle_ns), *reversed(apart))
 
 
 def loader(diagnosis: Diagnosis) -> tuple[str, float]:
@@ -259,15 +260,16 @@ def loader(diagnosis: Diagnosis) -> tuple[str, float]:
 def _host(
     step_ns: float, loader_kind: str, loader_ns: float, copies: float, waits: float
 ) -> tuple[tuple[str, float], ...]:
-    """Issuing work is the rest; what does not fit into a step is cut."""
+    """Issuing work is the rest; what does not fit into a step is cut. What Python does while the GPU works stands above
+    its work, what it does while the GPU idles above its idle time: bars are read one above the other all the same."""
     loader_ns = min(loader_ns, step_ns)
     copies = min(copies, step_ns - loader_ns)
     waits = min(waits, step_ns - loader_ns - copies)
     return (
+        ("block", waits),
+        ("hold", copies),
         ("issue", step_ns - loader_ns - copies - waits),
         (loader_kind, loader_ns),
-        ("hold", copies),
-        ("block", waits),
     )
 
 
