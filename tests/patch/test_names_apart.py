@@ -31,7 +31,7 @@ result = main()
 def test_the_number_waits_and_the_tensor_trains(tmp_path: Path) -> None:
     text = script(SAME_NAME)
     patch = patch_of(tmp_path, text)
-    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"]
     assert "loss.backward()" in patched_text(patch)
     assert "loss = loss.item()" not in patched_text(patch)
     assert_same(tmp_path, text, patch)

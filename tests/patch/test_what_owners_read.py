@@ -18,13 +18,14 @@ def waiting(patched: str) -> str:
     return next(line.strip() for line in patched.splitlines() if ".append((" in line or "ahead.defer(" in line)
 
 
-def test_the_length_of_a_loader_is_read_where_it_is_shown(tmp_path: Path) -> None:
+def test_the_length_of_a_loader_is_kept_as_it_is_in_its_batch(tmp_path: Path) -> None:
+    """Its data set may grow meanwhile, and its sampler count."""
     text = script(
         LOADER + "def main():\n    for i, (x, y) in enumerate(batches):\n        STEP\n"
         "        print(i, len(batches), loss.item())  # fires\nmain()\n"
     )
     patch = patch_of(tmp_path, text)
-    assert waiting(patched_text(patch)) == "pending_losses.append((i, loss.detach().clone()))"
+    assert waiting(patched_text(patch)) == "pending_losses.append((i, len(batches), loss.detach().clone()))"
     assert_same(tmp_path, text, patch)
 
 

@@ -1,4 +1,4 @@
-"""Values that never change while a loop runs, so that nothing of them has to wait: `len(loader)`, `args.log_every`.
+"""Values that never change while a loop runs, so that nothing of them has to wait: `epoch`, `args.log_every`.
 
 In: a plan, and how it is made of the facts of its loop. Out: the plan in which the statements read such values where
 they use them, if it is known as well as the other. The body of the loop must leave them alone by its text; whether the
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import libcst as cst
 
-from tracelens.patch.code.names import children, dotted, key, variables, walk
-from tracelens.patch.deferral import value_types
+from tracelens.patch.code.names import children, dotted, key, variables
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
 
@@ -39,33 +38,10 @@ def read_where_used(made: Deferral, make: Callable[[LoopFacts], Deferral]) -> De
     return other if same else made
 
 
-def lengths_of_loaders(facts: LoopFacts, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """The `len(loader)` of a statement that are constants, of loaders of torch's own.
-
-    That its iterator counts in the loader, which is all that is known of it elsewhere, does not change its length.
-    """
-    for part in walk(statement) if facts.steady else ():
-        if isinstance(part, cst.Call) and facts.source.code(part) in facts.steady and dotted(part.func) == "len":
-            made = list(value_types.values_of(dotted(part.args[0].value), facts))
-            if made and all(one is not None and _is_plain_loader(facts, one) for one in made):
-                yield part
-
-
-def _is_plain_loader(facts: LoopFacts, value: cst.BaseExpression) -> bool:
-    """Whether a value is a `DataLoader` whose length is that of its data set."""
-    if not isinstance(value, cst.Call) or facts.names.qualified(value.func) != "torch.utils.data.DataLoader":
-        return False
-    words = {one.keyword.value for one in value.args if one.keyword is not None}
-    return not words & {"sampler", "batch_sampler"} and not any(one.star for one in value.args)
-
-
 def _parts(value: cst.CSTNode) -> Iterator[cst.BaseExpression]:
-    """What may be a constant within a value: the length of something, a name, or an attribute of one."""
-    if isinstance(value, cst.Call):
-        whole = dotted(value.func) == "len" and len(value.args) == 1 and bool(dotted(value.args[0].value))
-    else:
-        whole = isinstance(value, (cst.Name, cst.Attribute)) and bool(dotted(value))
-    if whole and isinstance(value, cst.BaseExpression):
+    """What may be a constant within a value: a name, or an attribute of one. The length of a loader is that of its data
+    set and its sampler, which may change."""
+    if isinstance(value, (cst.Name, cst.Attribute)) and dotted(value):
         yield value
     else:
         for part in children(value):

@@ -16,7 +16,6 @@ import libcst as cst
 from tracelens.messages import joined, say
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.deferral import constants
 from tracelens.patch.effects.movable import Answer, Question
 from tracelens.patch.effects.places import Span
 from tracelens.patch.effects.reasons import Reason
@@ -93,7 +92,6 @@ def _kept(deferral: Deferral) -> Iterator[cst.CSTNode]:
         yield from (node for capture in run.captures for node in capture.nodes)
         for statement in run.statements:
             yield from (node for node in walk(statement) if isinstance(node, cst.Name) and node.value in stay)
-            yield from constants.lengths_of_loaders(deferral.facts, statement)
 
 
 def _drained(deferral: Deferral) -> Iterator[cst.CSTNode]:

@@ -42,10 +42,11 @@ _TENSORS_ONLY = _words(
 )
 """Members of torch's tensors that no other library's objects have (`size` is a number of arrays); modules have none."""
 _NO_ARRAYS = _TENSORS_ONLY | _words(
-    "cuda cpu eq ne gt ge lt le topk float double long sigmoid mul_ add_ div_ clamp_ device permute contiguous gather"
-    " half bfloat16 requires_grad requires_grad_ relu tanh"
+    "cuda cpu topk float double long sigmoid mul_ add_ div_ clamp_ permute contiguous gather half bfloat16"
+    " requires_grad requires_grad_ relu tanh"
 )
-"""Members that arrays, numbers and lists do not have: they tell tensors from other data of libraries."""
+"""Members that arrays, numbers, lists and tables do not have: they tell tensors from other data of libraries. Tables of
+pandas have `gt` and its like, arrays of NumPy 2 a `device`."""
 
 
 class Evidence:
@@ -84,12 +85,12 @@ class Evidence:
 
     def _tells(self, unit: Module | Activation, node: ast.expr, words: frozenset[str]) -> bool:
         objects = self.analysis.value(unit, node)
-        if any(isinstance(one, (Instance, Function, Method, Class, Module)) for one in objects):
-            return False
+        if any(isinstance(one, (Instance, Function, Method, Class, Module, Name)) for one in objects):
+            return False  # `np.size(x, 0)`: a library is no tensor
         if any(isinstance(one, Thing) and one.kind not in ("data", "holder") for one in objects):
             return False
         sure = words & _TENSORS_ONLY - self._own_methods
-        if not objects or any(isinstance(one, (Unknown, Name)) or _is_holder(one) for one in objects):
+        if not objects or any(isinstance(one, Unknown) or _is_holder(one) for one in objects):
             return bool(sure) and bool(objects)
         return bool(sure) or bool(words & _NO_ARRAYS and any(map(_is_data, objects)))
 

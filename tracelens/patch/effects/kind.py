@@ -102,6 +102,8 @@ def computed(left: Kind, operator: str, right: Kind) -> Kind:
     sides = (left, right)
     if any(one.what not in (TENSOR, NUMBER) for one in sides):
         return ON_HOST if all(one.what in (ARRAY, NUMBER) for one in sides) else UNKNOWN
+    if operator == "mod" and left.what == NUMBER and not left.type:
+        return UNKNOWN  # `"%.4f" % loss` is a text
     what = TENSOR if TENSOR in (left.what, right.what) else NUMBER
     if operator == "@":
         return Kind(what, own=True)
@@ -137,7 +139,8 @@ def of_method(owner: Kind, method: str, given: Sequence[Kind], named: Collection
         return Kind(TENSOR, owner.single, _moved_type(owner, method, given, named))
     if method in _LIKE:
         kept = owner.type if bare or owner.type == FRACTION else ""
-        return Kind(TENSOR, owner.single and all(one.single for one in given), kept, method != "contiguous")
+        single = owner.single and not named and all(one.single for one in given)  # `clamp(min=floor)` has floor's shape
+        return Kind(TENSOR, single, kept, method != "contiguous")
     if method in _OTHER_SHAPE:
         single = owner.single and bare and method == "squeeze"
         return Kind(TENSOR, single, owner.type if "dtype" not in named else "")
@@ -152,7 +155,7 @@ def _of_numbers(owner: Kind, method: str, given: Sequence[Kind], bare: bool, nam
     if method in _TO_TYPE:
         return Kind(TENSOR, owner.single, _TO_TYPE[method], owner.own)
     if method in _TRUTHS:
-        return Kind(TENSOR, owner.single and all(one.single for one in given), TRUTH, True)
+        return Kind(TENSOR, owner.single and not named and all(one.single for one in given), TRUTH, True)
     return _reduced(owner, method, bare) if "dtype" not in named else Kind(TENSOR, own=True)
 
 

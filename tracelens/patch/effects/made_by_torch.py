@@ -49,7 +49,8 @@ def by_loss(called: Thing, memory: Memory) -> Kind:
     as_made = set(memory.fields.get(called, ())) <= {CLASS, FRESH, HELD}
     if not isinstance(called.site, ast.Call) or not as_made or len(names) != 1 or not _is_loss(names[0]):
         return UNKNOWN
-    return LOSS if _reduces(called.site, _OF_CLASSES) else FULL
+    before = 0 if names[0].endswith(".HuberLoss") else _OF_CLASSES  # whose first argument is the reduction
+    return LOSS if _reduces(called.site, before) else FULL
 
 
 def by_function(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:

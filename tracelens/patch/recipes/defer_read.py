@@ -50,11 +50,19 @@ SEVERAL = 1.5
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
+SEEN_BY_NAME = say("whether anything finds the value by its name, or catches the error of its read")
+"""What moves a read to where its name is used, or gives the number another name, does not ask the whole project."""
 FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it costs little"))
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    """The answer for the file as it is, or for one in which more waits and which is the same program."""
+    """The answer for the file as it is, or for one in which more waits and which is the same program.
+
+    The latter is not proved: where all is proved for the file as it is, nothing is asked further.
+    """
+    plain = _moved(request)
+    if plain.proposals and not plain.declined and all(one.tier == "safe" for one in plain.proposals):
+        return plain
     told: dict[Location, Declined] = {}
     for other in same_program.reworded(request):
         answer = _with_steps(other.request, _propose(other.request))
@@ -63,11 +71,11 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
             continue
         made = _named(request, other, _lines(other.request, answer))
         if made is not None:
-            proposals = (replace(one, hoists=(*one.hoists, *other.splices)) for one in (*made, *answer.proposals))
+            every = (one.as_checked(SEEN_BY_NAME) for one in (*made, *answer.proposals))
+            proposals = (replace(one, hoists=(*one.hoists, *other.splices)) for one in every)
             declined = (one for one in answer.declined if one.location.line not in other.new_lines)
             return RecipeAnswer(tuple(proposals), tuple(declined))
-    answer = _moved(request)
-    return RecipeAnswer(answer.proposals, tuple(told.get(one.location, one) for one in answer.declined))
+    return RecipeAnswer(plain.proposals, tuple(told.get(one.location, one) for one in plain.declined))
 
 
 def _named(request: RecipeRequest, other: Reworded, waiting: set[int]) -> list[Proposal] | None:
