@@ -37,3 +37,14 @@ def test_what_is_not_known_for_certain_is_read_by_itself_or_stays(name: str, tmp
     patch = patch_of(tmp_path, text)
     if not patch.empty:
         assert_same(tmp_path, text, patch)
+
+
+def test_a_loss_that_is_made_under_another_name_is_no_proof_of_a_mean(tmp_path: Path) -> None:
+    text = script(
+        "from functools import partial\nLOSSES = {'mse': partial(nn.MSELoss, reduction='none')}\n"
+        "criterion = LOSSES['mse']()\nseen = []\nfor x, y in loader:\n    STEP\n"
+        "    seen.append(criterion(model(x)[:1, :1], model(x)[:1, :1] * 0).item())  # fires\nprint(seen)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    if not patch.empty:
+        assert_same(tmp_path, text, patch)

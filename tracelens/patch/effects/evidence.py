@@ -121,8 +121,36 @@ def _asked_in(branch: ast.If | ast.IfExp | ast.While) -> Iterator[ast.AST]:
             yield node
 
 
+def _perhaps(node: ast.AST) -> Iterator[ast.AST]:
+    """What a statement or an operator runs only at times, or whose failure it takes: it says nothing either."""
+    parts: list[ast.AST] = []
+    if isinstance(node, ast.Try) and node.handlers:
+        parts = [*node.body]
+    elif isinstance(node, ast.BoolOp):
+        parts = [*node.values[1:]]
+    elif isinstance(node, ast.IfExp):
+        parts = [node.body, node.orelse]
+    for part in parts:
+        yield from ast.walk(part)
+
+
 def _asks_size(call: ast.Call) -> bool:
     return isinstance(call.func, ast.Attribute) and call.func.attr == "size" and bool(call.args)
+
+
+def _surrounds(node: ast.AST) -> bool:
+    """A `try` around a loop takes what ends the training, not what one batch does."""
+    return isinstance(node, ast.Try) and any(isinstance(one, (ast.For, ast.While)) for one in ast.walk(node))
+
+
+def _scaled(call: ast.Call) -> tuple[str, ast.Call] | None:
+    """The name in `scaler.scale(loss).backward()`, and the call that scales it."""
+    assert isinstance(call.func, ast.Attribute)
+    inner = call.func.value
+    if call.func.attr != "backward" or not isinstance(inner, ast.Call) or not isinstance(inner.func, ast.Attribute):
+        return None
+    first = inner.args[0] if inner.args else None
+    return (first.id, inner) if inner.func.attr == "scale" and isinstance(first, ast.Name) else None
 
 
 def _is_holder(one: Object) -> bool:
@@ -140,6 +168,7 @@ def _uses(code: ast.AST) -> dict[str, tuple[frozenset[str], tuple[ast.Call, ...]
     backward: dict[str, list[ast.Call]] = {}
     nodes = tuple(nodes_of(code))  # type: ignore[arg-type]
     asked_before = {part for node in nodes if isinstance(node, _BRANCHES) for part in _asked_in(node)}
+    asked_before |= {part for node in nodes for part in _perhaps(node) if not _surrounds(node)}
     for node in (one for one in nodes if one not in asked_before):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             used.setdefault(node.value.id, set()).add(node.attr)
@@ -149,6 +178,8 @@ def _uses(code: ast.AST) -> dict[str, tuple[frozenset[str], tuple[ast.Call, ...]
                 used.setdefault(node.func.value.id, set()).add(_SIZE)
             if node.func.attr == "backward" and first is None and isinstance(node.func.value, ast.Name):
                 backward.setdefault(node.func.value.id, []).append(node)
-            elif node.func.attr in ("backward", "scale") and isinstance(first, ast.Name):
+            elif node.func.attr == "backward" and isinstance(first, ast.Name):
                 backward.setdefault(first.id, []).append(node)
+            elif (scaled := _scaled(node)) is not None:
+                backward.setdefault(scaled[0], []).append(scaled[1])
     return {name: (frozenset(used.get(name, ())), tuple(backward.get(name, ()))) for name in {*used, *backward}}

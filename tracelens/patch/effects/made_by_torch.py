@@ -39,6 +39,8 @@ _ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
 _BY_VALUE = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"})
 _FILLED = frozenset({"torch.zeros", "torch.ones", "torch.rand", "torch.randn", "torch.empty"})
 _NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE, "math": FRACTION}
+_OF_TENSORS_TOO = ("linalg.", "special.", "fft.", "Tensor.")
+"""Modules of torch whose functions give tensors, as those of torch itself do; others may give anything."""
 _OF_FUNCTIONS, _OF_CLASSES = 2, 1
 """Arguments by their place among which there is no `reduction`: `F.mse_loss(out, y)`, `nn.CrossEntropyLoss(weight)`."""
 
@@ -49,8 +51,14 @@ def by_loss(called: Thing, memory: Memory) -> Kind:
     as_made = set(memory.fields.get(called, ())) <= {CLASS, FRESH, HELD}
     if not isinstance(called.site, ast.Call) or not as_made or len(names) != 1 or not _is_loss(names[0]):
         return UNKNOWN
+    if _last_name(called.site.func) != names[0].rpartition(".")[2]:
+        return UNKNOWN  # `partial(nn.MSELoss, reduction="none")()`: what it was told stands elsewhere
     before = 0 if names[0].endswith(".HuberLoss") else _OF_CLASSES  # whose first argument is the reduction
     return LOSS if _reduces(called.site, before) else FULL
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def by_function(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
@@ -83,7 +91,7 @@ def _by_torch(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
         owner = given[0] if given[0].what == TENSOR else FULL
         found = of_method(owner, method, given[1:], named)
         return found if "out" not in named else found._replace(own=False)
-    return FULL
+    return FULL if "." not in method or method.startswith(_OF_TENSORS_TOO) else UNKNOWN
 
 
 def _is_loss(full: str) -> bool:

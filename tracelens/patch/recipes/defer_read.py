@@ -56,10 +56,7 @@ FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it cos
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    """The answer for the file as it is, or for one in which more waits and which is the same program.
-
-    The latter is not proved: where all is proved for the file as it is, nothing is asked further.
-    """
+    """The answer for the file as it is, where that is proved; else for one in which more waits, which is checked."""
     plain = _moved(request)
     if plain.proposals and not plain.declined and all(one.tier == "safe" for one in plain.proposals):
         return plain
@@ -69,10 +66,9 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
         told = {one.location: one for one in answer.declined}
         if not other.lines <= _lines(other.request, answer):
             continue
-        made = _named(request, other, _lines(other.request, answer))
-        if made is not None:
-            every = (one.as_checked(SEEN_BY_NAME) for one in (*made, *answer.proposals))
-            proposals = (replace(one, hoists=(*one.hoists, *other.splices)) for one in every)
+        if (made := _named(request, other, _lines(other.request, answer))) is not None:
+            every = (*made, *answer.proposals)
+            proposals = (replace(one.as_checked(SEEN_BY_NAME), hoists=(*one.hoists, *other.splices)) for one in every)
             declined = (one for one in answer.declined if one.location.line not in other.new_lines)
             return RecipeAnswer(tuple(proposals), tuple(declined))
     return RecipeAnswer(plain.proposals, tuple(told.get(one.location, one) for one in plain.declined))
