@@ -40,7 +40,7 @@ class Change:
     @property
     def unsafe(self) -> bool:
         """Some of it was asked for by name although what the script prints or computes may change."""
-        return any(hunk.tier == "unsafe" for hunk in self.patch.hunks)
+        return self.patch.unsafe
 
 
 def change_of(diagnosis: PlannedDiagnosis, names: Sequence[str], options: Options) -> Change:
@@ -75,7 +75,7 @@ def possible(diagnosis: PlannedDiagnosis, planned: LeverPlan) -> tuple[str, ...]
 
 def _writes(diagnosis: PlannedDiagnosis, name: str) -> bool:
     patch = diagnosis.patches.get(name)
-    return patch is not None and not patch.empty and all(hunk.tier != "unsafe" for hunk in patch.hunks)
+    return patch is not None and not patch.empty and not patch.unsafe
 
 
 def first_of(names: Sequence[str], rules: Sequence[LeverRule]) -> tuple[str, ...]:

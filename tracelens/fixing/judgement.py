@@ -39,7 +39,7 @@ def judge(trial: Verification, patch: Patch) -> Judgement:
     standing = _STANDINGS[trial.outcome]
     if standing != "proved":
         return Judgement(standing, trial.verdict)
-    if any(hunk.tier == "unsafe" for hunk in patch.hunks):
+    if patch.unsafe:
         return Judgement("other", trial.verdict)
     if trial.numbers_equal is not True:
         return Judgement("undecided", trial.verdict)

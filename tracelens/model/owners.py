@@ -143,6 +143,11 @@ class Owners:
         return next((owner.batch for owner in self.owners if owner.batch is not None), None)
 
     @property
+    def remedies_of_largest(self) -> tuple[str, ...]:
+        """Ids of the levers that act on the largest owner."""
+        return self.owners[0].remedies if self.owners else ()
+
+    @property
     def step_ns(self) -> int:
         """The step that `recoverable_ns` of each is taken out of."""
         return self.base_ns or self.wall_ns

@@ -94,6 +94,11 @@ class Patch:
         return not self.files
 
     @property
+    def unsafe(self) -> bool:
+        """Whether some of it changes what the script prints or computes: it is made only where it was asked for."""
+        return any(hunk.tier == "unsafe" for hunk in self.hunks)
+
+    @property
     def unchecked(self) -> tuple[Hunk, ...]:
         """Hunks that are not proved, and that no trial has found equal: `apply` leaves them out."""
         return tuple(hunk for hunk in self.hunks if hunk.unproved and not hunk.checked)

@@ -88,6 +88,19 @@ def edit_excerpt(diagnosis: PlannedDiagnosis) -> EditExcerpt | None:
     )
 
 
+def with_new_files(said: str, count: int, lines: int) -> str:
+    """'…, 1 new file of 90 lines', where there are new files."""
+    if not count:
+        return said
+    return say_count(
+        "{lines}, {count} new file of {size} lines",
+        "{lines}, {count} new files of {size} lines",
+        count,
+        lines=said,
+        size=lines,
+    )
+
+
 def rest_of(
     edit: EditExcerpt | None, next_command: str, lines: Sequence[CostlyLine] = (), *, with_undo: bool = False
 ) -> str:
@@ -99,20 +112,13 @@ def rest_of(
     too = sorted({one.place.line for one in lines if one.place.path == edit.path and one.place.line in edit.hidden})
     if too:
         said = say("{lines} ({places} changes, too)", lines=said, places=joined(", ", map(str, too)))
-    if edit.new_files:
-        said = say_count(
-            "{lines}, {count} new file of {size} lines",
-            "{lines}, {count} new files of {size} lines",
-            len(edit.new_files),
-            lines=said,
-            size=edit.new_lines,
-        )
+    told = with_new_files(said, len(edit.new_files), edit.new_lines)
     verb = next_command.split()[1] if next_command else ""
     if verb == "apply" and with_undo:
-        return say("{lines}; revert undoes it.", lines=said)
+        return say("{lines}; revert undoes it.", lines=told)
     if verb == "apply":
-        return say("{lines}; all: {command}", lines=said, command=f"{next_command} --dry-run")
-    return say("{lines}; fix shows all.", lines=said) if verb == "fix" else say("{sentence}.", sentence=said)
+        return say("{lines}; all: {command}", lines=told, command=f"{next_command} --dry-run")
+    return say("{lines}; fix shows all.", lines=told) if verb == "fix" else say("{sentence}.", sentence=told)
 
 
 def _blocks(rows: Sequence[DiffRow]) -> list[tuple[EditRow, ...]]:

@@ -250,13 +250,11 @@ def _row(lever: Lever, diagnosis: PlannedDiagnosis) -> LeverRow:
     lines = formatting.spans(sorted({place.line for place in _places(lever, diagnosis) if place.line is not None}))
     if known is None:
         return LeverRow(DASH, name, lines, DASH, DASH, say("not tried"), lever.id, effect=effect)
-    step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
     gains = known.excludes_zero
     gain = gain_words.gained(known, base_ns, measured=lever.measured is not None)
     rank = str(lever.rank) if gains and lever.rank is not None else DASH
     evidence = gain_words.known_how(lever, base_ns)
-    told = dict(zip(("step", "low", "high"), (step_ms(ns, base_ns) for ns in (step, low, high)), strict=True))
-    spread = say("{step} ({low} to {high})", **told)
+    spread = gain_words.spread(known, base_ns)
     row = LeverRow(rank, name, lines, spread, gain, evidence, lever.id, lever.state, effect=effect)
     return replace(row, scaled=gain_words.is_scaled(lever, base_ns), speedup=known.speedup)
 

@@ -75,6 +75,12 @@ def measured_first(levers: Iterable[tuple[str, float | None]]) -> str:
     return ""
 
 
+def spread(known: Speedup, base_ns: float) -> str:
+    """'16.9 (14.7 to 21.0)': the step and its range, in ms."""
+    times = (step_ms(base_ns / ratio, base_ns) for ratio in (known.speedup, known.high, known.low))
+    return say("{step} ({low} to {high})", **dict(zip(("step", "low", "high"), times, strict=True)))
+
+
 def ranges(states: Iterable[str]) -> str:
     """How sure the ranges are of what is known in these ways (a lever's state); empty where nothing is."""
     known = set(states)

@@ -24,7 +24,7 @@ def ordered_levers(diagnosis: PlannedDiagnosis) -> list[Lever]:
     gains = [lever for lever in known if lever.known is not None and lever.known.excludes_zero]
     untried = [lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
     recommended = diagnosis.recommendation.scheme or diagnosis.recommendation.lever
-    largest = diagnosis.owners.owners[0].remedies if diagnosis.owners.owners else ()
+    largest = diagnosis.owners.remedies_of_largest
     first = gains or [lever for lever in known if lever.state == "measured" and setting(lever) in largest]
     ordered = (*_with_variants(first, recommended), *_with_variants(untried, recommended))
     return [*ordered, *(lever for lever in known if lever not in first)]

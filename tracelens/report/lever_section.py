@@ -12,7 +12,16 @@ from typing import Literal
 
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Lever, Patch, PlannedDiagnosis, Speedup
-from tracelens.report import diff, first_screen, gain_words, lever_names, lever_order, next_commands, wording
+from tracelens.report import (
+    diff,
+    edit_excerpt,
+    first_screen,
+    gain_words,
+    lever_names,
+    lever_order,
+    next_commands,
+    wording,
+)
 from tracelens.report.first_screen import LeverRow
 from tracelens.report.formatting import DASH, listed, says
 from tracelens.report.sections import Code, Section, Table
@@ -182,15 +191,7 @@ def _size(patch: Patch | None) -> str:
     said = say_count(
         "{count} line in, {removed} out", "{count} lines in, {removed} out", kinds.count("add"), removed=removed
     )
-    if not new:
-        return said
-    return say_count(
-        "{lines}, {count} new file of {size} lines",
-        "{lines}, {count} new files of {size} lines",
-        len(new),
-        lines=said,
-        size=sum(new),
-    )
+    return edit_excerpt.with_new_files(said, len(new), sum(new))
 
 
 def _results(lever: Lever) -> str:
@@ -214,8 +215,7 @@ def _lines(spans: str) -> str:
 
 def _bar(kind: str, known: Speedup, base_ns: int, scale: float) -> LeverBar:
     step, low, high = (base_ns / ratio for ratio in (known.speedup, known.high, known.low))
-    told = dict(zip(("step", "low", "high"), (step_ms(ns, base_ns) for ns in (step, low, high)), strict=True))
-    text = say("{step} ({low} to {high})", **told)
+    text = gain_words.spread(known, base_ns)
     return LeverBar(kind, round(low * scale, 2), round(step * scale, 2), round(high * scale, 2), text)
 
 

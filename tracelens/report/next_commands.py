@@ -142,7 +142,7 @@ def _without_change(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> str:
 
 def _undecided(diagnosis: PlannedDiagnosis) -> str | None:
     """What acts on the largest loss and was tried without an answer, where a patch can be tried again."""
-    largest = diagnosis.owners.owners[0].remedies if diagnosis.owners.owners else ()
+    largest = diagnosis.owners.remedies_of_largest
     about_it = [name for name in diagnosis.patches if name.partition("=")[0] in largest]
     trials = ((name, _trial(diagnosis, name)) for name in about_it)
     return next((name for name, trial in trials if trial is not None and trial.outcome == "inconclusive"), None)
@@ -152,7 +152,7 @@ def _first_is_written(diagnosis: PlannedDiagnosis) -> bool:
     """Whether nobody has tried what acts on the largest loss, and a patch that `fix` may make writes it."""
     untried = next((lever for lever in diagnosis.levers if lever.state == "not_tried" and lever.command), None)
     patch = diagnosis.patches.get(untried.id) if untried is not None else None
-    return patch is not None and not patch.empty and all(hunk.tier != "unsafe" for hunk in patch.hunks)
+    return patch is not None and not patch.empty and not patch.unsafe
 
 
 def worth_a_trial(diagnosis: PlannedDiagnosis) -> tuple[str, ...]:

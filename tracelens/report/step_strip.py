@@ -3,9 +3,8 @@
 In: a PlannedDiagnosis and what becomes of its step. Out: `StepStrip`, lanes of segments in percent of the longer step:
 the one drawing of now and then, for page, card and terminal.
 Totals, because of a measured step only totals are kept: where the idle time lies within a step is in the timeline. So a
-lane has each kind once, work before waiting: what a change takes away is at its end, and the two lanes have no clock in
-common. What one lane lacks is left out, never drawn as zero. The parts of a measured step come from a recording of the
-changed script; without one it is one undivided bar.
+lane has each kind once, and the two have no clock in common. What one lane lacks is left out, never drawn as zero. The
+parts of a measured step come from a recording of the changed script; without one it is one undivided bar.
 """
 
 from __future__ import annotations

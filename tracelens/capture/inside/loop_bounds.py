@@ -173,8 +173,8 @@ def _numbers(iterable: ast.expr, target: ast.expr, frame: FrameType) -> tuple[ra
     """The numbers that an index takes, and the index; raises `UnknownValue` where the loop has none."""
     if isinstance(iterable, ast.Call) and iterable.args:
         function = _name(iterable)
-        if function == "range" and not iterable.keywords:
-            return range(*(integer(argument, frame) for argument in iterable.args)), target
+        if _is_range(iterable):
+            return _range(iterable, frame), target
         if function == "trange":
             return range(integer(iterable.args[0], frame)), target
         if function == "enumerate" and isinstance(target, ast.Tuple):
@@ -187,9 +187,17 @@ def _numbers(iterable: ast.expr, target: ast.expr, frame: FrameType) -> tuple[ra
 
 def _length(iterable: ast.expr, frame: FrameType) -> int:
     """How many values it gives; raises `UnknownValue`."""
-    if isinstance(iterable, ast.Call) and _name(iterable) == "range" and not iterable.keywords:
-        return len(_numbers(iterable, iterable, frame)[0])
+    if isinstance(iterable, ast.Call) and _is_range(iterable):
+        return len(_range(iterable, frame))
     return length(value(iterable, frame))
+
+
+def _is_range(call: ast.Call) -> bool:
+    return _name(call) == "range" and bool(call.args) and not call.keywords
+
+
+def _range(call: ast.Call, frame: FrameType) -> range:
+    return range(*(integer(argument, frame) for argument in call.args))
 
 
 def _unwrapped(iterable: ast.expr) -> ast.expr:

@@ -18,7 +18,7 @@ import torch
 
 from tracelens.capture.inside import anomaly_log, batch_split, loader_places, worker_split
 from tracelens.capture.inside.batch_split import BatchSplit
-from tracelens.capture.inside.user_frames import Place, stored_path
+from tracelens.capture.inside.user_frames import Place, stored_place
 from tracelens.capture.inside.worker_throughput import WorkerThroughput
 from tracelens.launch import ranks
 
@@ -179,19 +179,12 @@ class LoaderFacts:
         return [
             {
                 **facts,
-                "made_at": _stored(self._made.get(key), cwd),
+                "made_at": stored_place(place, cwd) if (place := self._made.get(key)) is not None else None,
                 "supply": self._worker_totals.get(key),
                 "split": batch_split.merged(splits[key], workers.get(key, 0)),
             }
             for key, facts in self._seen.items()
         ]
-
-
-def _stored(place: Place | None, cwd: str) -> dict[str, Any] | None:
-    if place is None:
-        return None
-    path, line, function = place
-    return {"path": stored_path(path, cwd), "line": line, "function": function}
 
 
 def length(value: Any) -> int | None:

@@ -23,7 +23,7 @@ from tracelens import run
 from tracelens.capture.inside.attribution import Mark
 from tracelens.capture.inside.cuda_event_log import EventCall
 from tracelens.capture.inside.gc_log import Collection
-from tracelens.capture.inside.user_frames import Place, stored_path
+from tracelens.capture.inside.user_frames import Place, stored_place
 
 LEVEL = 5
 """gzip level. Level 5 shrinks traces 14-fold, level 9 15-fold in three times the time, while the training waits."""
@@ -101,12 +101,12 @@ def write_sources(path: Path, sources: Sources, cwd: str) -> None:
                     "end_unix_ns": mark.end_unix_ns,
                     "thread": mark.thread,
                     "call": mark.call,
-                    **_place(mark.place, cwd),
+                    **stored_place(mark.place, cwd),
                 }
                 for mark in sources.marks
             ],
             "samples": [
-                {"unix_ns": at, "thread": thread, **_place(place, cwd)} for at, thread, place in sources.samples
+                {"unix_ns": at, "thread": thread, **stored_place(place, cwd)} for at, thread, place in sources.samples
             ],
             "events": [asdict(use) for use in sources.uses],
             "collections": [_collection(each, cwd) for each in sources.collections],
@@ -121,10 +121,5 @@ def write_lines(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _collection(collection: Collection, cwd: str) -> dict[str, Any]:
-    place = None if collection.place is None else _place(collection.place, cwd)
+    place = None if collection.place is None else stored_place(collection.place, cwd)
     return {**asdict(collection), "place": place}
-
-
-def _place(place: Place, cwd: str) -> dict[str, Any]:
-    path, line, function = place
-    return {"path": stored_path(path, cwd), "line": line, "function": function}

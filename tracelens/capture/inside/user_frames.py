@@ -53,6 +53,12 @@ def stored_path(path: str, folder: str) -> str:
     return os.path.relpath(full, folder) if full.startswith(folder.rstrip(os.sep) + os.sep) else full
 
 
+def stored_place(place: Place, folder: str) -> dict[str, str | int]:
+    """`place` as the recording stores it."""
+    path, line, function = place
+    return {"path": stored_path(path, folder), "line": line, "function": function}
+
+
 def _is_users_file(path: str) -> bool:
     if path.startswith("<"):
         return path.startswith("<ipython-input")  # a cell of an interactive session

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from tracelens.messages import say
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 
 MAY_LOOK = say("may look at a clock")
 CLOCKS = words(

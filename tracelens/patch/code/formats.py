@@ -16,8 +16,8 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.patch.code.names import children, rebound, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.words import words
 
 Asked = Literal["number", "formatted"]
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tracelens.messages import say
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import ReasonedError
+from tracelens.patch.effects.words import words
 
 _KEEPS_NOTHING = words("str repr format print len type isinstance hasattr getattr id super")
 """Calls that are given the object and keep nothing of it."""

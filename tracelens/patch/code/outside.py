@@ -7,12 +7,7 @@ deferred; lines that wait have to be out before one of them runs.
 from __future__ import annotations
 
 from tracelens.patch.effects.reached import EVERYTHING_KEY, FILES_KEY, OUTPUT_KEY
-
-
-def words(text: str) -> frozenset[str]:
-    """A set of words, written as one would read them."""
-    return frozenset(text.split())
-
+from tracelens.patch.effects.words import words
 
 OUTPUT = OUTPUT_KEY
 """Lines that people or files get."""

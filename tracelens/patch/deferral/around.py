@@ -9,7 +9,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts

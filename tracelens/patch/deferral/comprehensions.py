@@ -16,8 +16,8 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, variables, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import host
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked

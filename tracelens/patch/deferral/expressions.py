@@ -15,9 +15,9 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import children, dotted, is_output, meets, variables, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture, CaptureRequest, keep, replaces
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import host, moments
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts, is_pure

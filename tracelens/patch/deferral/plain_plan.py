@@ -14,13 +14,14 @@ import libcst as cst
 
 from tracelens.patch.code.names import dotted, key, meets, rebound, targets, variables, walk, written
 from tracelens.patch.code.naming import unused_name
-from tracelens.patch.code.outside import FILES, OUTPUT, words
+from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture, counts, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.proof import judged
 from tracelens.patch.deferral.waiting import changed_by
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import head

@@ -13,7 +13,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import root_key, targets
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Suspected

@@ -12,10 +12,11 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import WHOLE_SELF, dotted, is_output, rebound, root_key, variables
-from tracelens.patch.code.outside import looked_at, words
+from tracelens.patch.code.outside import looked_at
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import guards, host, moments
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.loops import BUILTINS, Blocked, Suspected

@@ -17,6 +17,7 @@ from tracelens.patch.effects.implicit import LAZY, acting, is_loaded
 from tracelens.patch.effects.items import Items
 from tracelens.patch.effects.memory import (
     ANY_KEY,
+    CLASS,
     DATA,
     IN_PLACE_LAYER,
     KEYS,
@@ -156,7 +157,7 @@ class Dispatch(Items):
         instance = self.memory.make(
             Instance, made, made if one_of_all else here.node, None if one_of_all else here.maker
         )
-        self.memory.write(instance, "__class__", {made})
+        self.memory.write(instance, CLASS, {made})
         out: Objects = frozenset({instance})
         if own_new:
             out |= self.invoke(

@@ -29,19 +29,15 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 from tracelens.patch.effects.scopes import nodes_of
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from tracelens.patch.effects.words import words
 
 _SIZE = "size(…)"
 _BRANCHES = (ast.If, ast.IfExp, ast.While)
-_TENSORS_ONLY = _words(
+_TENSORS_ONLY = words(
     f"{_SIZE} backward detach grad_fn is_cuda view_as expand_as unsqueeze masked_fill softmax log_softmax"
 )
 """Members of torch's tensors that no other library's objects have (`size` is a number of arrays); modules have none."""
-_NO_ARRAYS = _TENSORS_ONLY | _words(
+_NO_ARRAYS = _TENSORS_ONLY | words(
     "cuda cpu topk float double long sigmoid mul_ add_ div_ clamp_ permute contiguous gather half bfloat16"
     " requires_grad requires_grad_ relu tanh"
 )

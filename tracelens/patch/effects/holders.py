@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tracelens.patch.effects.memory import (
     ANY_KEY,
+    CLASS,
     DATA,
     IN_PLACE_LAYER,
     KEYS,
@@ -105,7 +106,7 @@ def _inside(one: Object, fields: SeenFields) -> Objects:
         names = tuple(name for name in fields.names(one) if name.startswith("[") or name == KEYS)
         names = names if one is not DATA else ()
     elif isinstance(one, (Instance, Thing)):
-        names = tuple(name for name in fields.names(one) if name != "__class__")
+        names = tuple(name for name in fields.names(one) if name != CLASS)
     else:
         names = ()
     return NONE.union(*(fields.read(one, name) for name in names)) - {PLAIN}
@@ -124,7 +125,7 @@ def _search_modules(owner: Object, fields: SeenFields) -> Objects:
         if one is DATA:
             continue
         names = fields.names(one)
-        for held in NONE.union(*(fields.read(one, name) for name in names if name != "__class__")):
+        for held in NONE.union(*(fields.read(one, name) for name in names if name != CLASS)):
             if held not in seen and isinstance(held, (Instance, Thing, Container, Unknown, Name)):
                 seen[held] = None
                 waiting.append(held)
@@ -139,7 +140,7 @@ def _search_children(owner: Object, fields: SeenFields) -> Objects:
         one = waiting.pop()
         inside = NONE
         if isinstance(one, Container) or is_torch_module(one):
-            inside = NONE.union(*(fields.read(one, name) for name in fields.names(one) if name != "__class__"))
+            inside = NONE.union(*(fields.read(one, name) for name in fields.names(one) if name != CLASS))
         new = [other for other in inside if other not in out and other is not DATA and not isinstance(other, Plain)]
         out.update(dict.fromkeys(new))
         waiting += new

@@ -11,15 +11,11 @@ from collections.abc import Iterator
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.callables import is_function, is_partial
-from tracelens.patch.effects.memory import ANY_DATA, DATA, KEYS, WEIGHTS, Memory, Objects, SeenFields, Unit
+from tracelens.patch.effects.memory import ANY_DATA, CLASS, DATA, KEYS, WEIGHTS, Memory, Objects, SeenFields, Unit
 from tracelens.patch.effects.objects import Class, Container, Function, Generator, Instance, Object, Thing
 from tracelens.patch.effects.operators import OPERATORS as OPERATORS_
 from tracelens.patch.effects.vocabulary import Entry
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
+from tracelens.patch.effects.words import words
 
 IMPLICIT = "implicit"
 PASS, TEXT, NUMBERS, OPERATORS, BATCHES, MODULE = "pass", "text", "numbers", "operators", "batches", "module"
@@ -45,7 +41,7 @@ _SIZES = (
     " __ceil__ __divmod__ __rdivmod__ __pow__ __rpow__ __delattr__ __instancecheck__ __subclasscheck__ __str__"
 )
 _COMPUTING = "__call__ forward __getitem__ __getitems__ __len__ __iter__ __next__"
-OF_MODULES = _words(
+OF_MODULES = words(
     "add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float get_buffer"
     " get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers named_children"
     " named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook"
@@ -67,7 +63,7 @@ OF_OPERATORS = (
     *("__neg__", "__pos__", "__invert__"),
 )
 """What an operator calls."""
-_DEFINES, _STORES = _words(_NEVER), _words(_WRITTEN)
+_DEFINES, _STORES = words(_NEVER), words(_WRITTEN)
 
 
 def of_loaded(protocol: str) -> tuple[str, ...]:
@@ -136,7 +132,7 @@ def _inner(start: Object, fields: SeenFields, *, deep: bool = False) -> dict[Obj
             continue
         seen[one] = None
         if deep and isinstance(one, Instance):
-            waiting += [held for name in fields.names(one) if name != "__class__" for held in fields.read(one, name)]
+            waiting += [held for name in fields.names(one) if name != CLASS for held in fields.read(one, name)]
         elif _is_holding(one):
             waiting += [held for name in fields.names(one) if _is_inside(name) for held in fields.read(one, name)]
     return seen

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from tracelens.patch.effects.words import words
+
 TENSOR, NUMBER, ARRAY, DEVICE, DTYPE = "tensor", "number", "array", "device", "dtype"
 AT_TIMES = {ARRAY: "array?", NUMBER: "number?"}
 """What is known of a value that is not always the same: no use of it makes a tensor of it."""
@@ -35,18 +37,14 @@ FULL = Kind(TENSOR)
 LOSS = Kind(TENSOR, True, FRACTION, True)
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SAME = _words("detach requires_grad_ cpu cuda contiguous to type_as alias")
+_SAME = words("detach requires_grad_ cpu cuda contiguous to type_as alias")
 """They give the tensor again, or one like it."""
-_LIKE = _words("clone abs neg clamp clamp_min clamp_max nan_to_num relu round floor ceil trunc square")
-_OTHER_SHAPE = _words(
+_LIKE = words("clone abs neg clamp clamp_min clamp_max nan_to_num relu round floor ceil trunc square")
+_OTHER_SHAPE = words(
     "view reshape squeeze unsqueeze permute transpose t flatten expand expand_as view_as gather index_select"
     " masked_select masked_fill repeat flip roll tril triu diagonal narrow select take cumsum"
 )
-_FRACTIONS = _words("exp log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos softmax log_softmax erf")
+_FRACTIONS = words("exp log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos softmax log_softmax erf")
 _TO_TYPE = {
     **dict.fromkeys(("float", "double", "half", "bfloat16"), FRACTION),
     **dict.fromkeys(("long", "int", "short"), WHOLE),
@@ -58,12 +56,12 @@ _REDUCES = {
     **dict.fromkeys(("any", "all"), TRUTH),
 }
 """By method, the type of what it gives; without arguments it has no dimensions."""
-_SUMS, _EXTREMES = _words("sum nansum prod"), _words("max min amax amin median")
-_TRUTHS = _words(
+_SUMS, _EXTREMES = words("sum nansum prod"), words("max min amax amin median")
+_TRUTHS = words(
     "eq ne gt ge lt le isnan isfinite isinf isclose logical_and logical_or logical_not logical_xor greater less"
 )
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "multiply": "*", "subtract": "-", "divide": "/"}
-NO_TENSOR = _words(
+NO_TENSOR = words(
     "item tolist numpy size numel nelement dim ndimension stride element_size data_ptr get_device equal allclose"
     " storage_offset is_contiguous is_floating_point is_complex is_pinned is_shared untyped_storage backward __len__"
 )
@@ -102,7 +100,7 @@ def computed(left: Kind, operator: str, right: Kind) -> Kind:
     sides = (left, right)
     if any(one.what not in (TENSOR, NUMBER) for one in sides):
         return ON_HOST if all(one.what in (ARRAY, NUMBER) for one in sides) else UNKNOWN
-    if operator == "mod" and left.what == NUMBER and not left.type:
+    if operator == "%" and left.what == NUMBER and not left.type:
         return UNKNOWN  # `"%.4f" % loss` is a text
     what = TENSOR if TENSOR in (left.what, right.what) else NUMBER
     if operator == "@":

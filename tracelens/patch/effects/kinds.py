@@ -40,7 +40,7 @@ _Variable = tuple[Object, str]
 MAX_STEPS = 2_000
 """Expressions that one question may lead to: a loss of ten functions leads to some hundred."""
 _HOST = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_SIGNS = {"truediv": "/", "matmul": "@", "and": "&", "or": "|", "xor": "^", "pow": "**"}
+_SIGNS = {"truediv": "/", "mod": "%", "matmul": "@", "and": "&", "or": "|", "xor": "^", "pow": "**"}
 _OWN_ACCESS = ("__setattr__", "__getattribute__", "__getattr__")
 
 
@@ -126,7 +126,9 @@ class Kinds:
         if isinstance(node.op, ast.Not):
             return PYTHON._replace(type=kind_of.TRUTH)
         found = self._kind(unit, node.operand)
-        return found if found is None else found._replace(own=True) if found.what in (TENSOR, "number") else UNKNOWN
+        if found is None:
+            return None
+        return found._replace(own=True) if found.what in (TENSOR, kind_of.NUMBER) else UNKNOWN
 
     def _comparison(self, unit: Place, node: ast.Compare) -> Kind | None:
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):

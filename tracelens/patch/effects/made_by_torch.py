@@ -16,6 +16,7 @@ from tracelens.patch.effects.kind import (
     LOSS,
     NUMBER,
     OF_TENSORS,
+    ON_HOST,
     PYTHON,
     TENSOR,
     UNKNOWN,
@@ -23,11 +24,10 @@ from tracelens.patch.effects.kind import (
     Kind,
     of_method,
 )
-from tracelens.patch.effects.memory import Memory
+from tracelens.patch.effects.memory import CLASS, Memory
 from tracelens.patch.effects.objects import Name, Thing
 from tracelens.patch.effects.results import FRESH
 
-CLASS = "__class__"
 _NO_TENSORS = (
     *("torch.cuda.", "torch.utils.", "torch.optim.", "torch.device", "torch.no_grad", "torch.get_", "torch.is_"),
     *("torch.load", "torch.distributed.", "torch.backends.", "torch.equal", "torch.allclose", "torch.numel"),
@@ -38,7 +38,7 @@ _FUNCTIONAL = "torch.nn.functional."
 _ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
 _BY_VALUE = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"})
 _FILLED = frozenset({"torch.zeros", "torch.ones", "torch.rand", "torch.randn", "torch.empty"})
-_NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE, "math": FRACTION}
+_NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE}
 _OF_TENSORS_TOO = ("linalg.", "special.", "fft.", "Tensor.")
 """Modules of torch whose functions give tensors, as those of torch itself do; others may give anything."""
 _OF_FUNCTIONS, _OF_CLASSES = 2, 1
@@ -70,7 +70,7 @@ def by_function(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
     if full.startswith("torch."):
         return _by_torch(full, call, given)
     if full.startswith(_ARRAYS):
-        return Kind("array")
+        return ON_HOST
     return PYTHON._replace(type=_NUMBERS[full]) if full in _NUMBERS else UNKNOWN
 
 

@@ -35,6 +35,8 @@ NONE: Objects = frozenset()
 _ALL = "<all>"
 MEMBERS = "<members>"
 """The field of a class with the members of an enumeration."""
+CLASS = "__class__"
+"""Holds the class of an object, or what a library's object was made by."""
 BASES = "<bases>"
 """The fields with a class's bases: this and their number."""
 ANY_KEY = "[]"

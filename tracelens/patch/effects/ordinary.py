@@ -13,13 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tracelens.messages import say
+from tracelens.patch.effects.words import words
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_WHOLE = _words(
+_WHOLE = words(
     "__future__ abc argparse ast base64 bisect configparser copy csv datetime decimal distutils enum errno fcntl "
     "fnmatch fractions getpass glob gzip hashlib heapq html io itertools json math multiprocessing numbers os pathlib "
     "pdb pickle platform pprint random re shutil socket statistics string struct subprocess tarfile tempfile textwrap "
@@ -27,46 +23,46 @@ _WHOLE = _words(
 )
 """Modules of the standard library that hide nothing."""
 _PARTS: Mapping[str, frozenset[str]] = {
-    "collections": _words("Counter OrderedDict abc defaultdict deque namedtuple"),
-    "contextlib": _words("contextmanager nullcontext suppress"),
-    "dataclasses": _words("asdict astuple dataclass field fields is_dataclass replace"),
-    "functools": _words("cache cached_property lru_cache partial reduce wraps"),
-    "gc": _words("collect disable enable freeze isenabled"),
-    "inspect": _words("getfile getfullargspec getmembers getsource isclass isfunction signature"),
-    "logging": _words(
+    "collections": words("Counter OrderedDict abc defaultdict deque namedtuple"),
+    "contextlib": words("contextmanager nullcontext suppress"),
+    "dataclasses": words("asdict astuple dataclass field fields is_dataclass replace"),
+    "functools": words("cache cached_property lru_cache partial reduce wraps"),
+    "gc": words("collect disable enable freeze isenabled"),
+    "inspect": words("getfile getfullargspec getmembers getsource isclass isfunction signature"),
+    "logging": words(
         "CRITICAL DEBUG ERROR FileHandler Formatter INFO Logger StreamHandler WARNING basicConfig critical debug "
         "disable error exception getLogger handlers info log warn warning"
     ),
-    "logging.handlers": _words("RotatingFileHandler SysLogHandler TimedRotatingFileHandler WatchedFileHandler"),
-    "operator": _words("add itemgetter mul sub truediv"),
-    "sys": _words(
+    "logging.handlers": words("RotatingFileHandler SysLogHandler TimedRotatingFileHandler WatchedFileHandler"),
+    "operator": words("add itemgetter mul sub truediv"),
+    "sys": words(
         "argv byteorder executable exit float_info getsizeof maxsize path platform stderr stdin stdout version "
         "version_info"
     ),
-    "traceback": _words("format_exc format_exception format_tb print_exc print_exception print_tb"),
-    "warnings": _words("catch_warnings filterwarnings simplefilter warn"),
+    "traceback": words("format_exc format_exception format_tb print_exc print_exception print_tb"),
+    "warnings": words("catch_warnings filterwarnings simplefilter warn"),
 }
 """What hides nothing in those that could."""
-_METHODS = _words(
+_METHODS = words(
     "__init__ __call__ __len__ __getitem__ __iter__ __next__ __enter__ __exit__ __repr__ __str__ __post_init__ "
     "__setstate__ __getstate__"
 )
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
-_CALLS = _words("__import__ compile delattr eval exec globals memoryview")
-_FILLS = _words("clear pop setdefault update")
-_LAZY = _words("chain enumerate filter islice iter map reversed tqdm zip")
+_CALLS = words("__import__ compile delattr eval exec globals memoryview")
+_FILLS = words("clear pop setdefault update")
+_LAZY = words("chain enumerate filter islice iter map reversed tqdm zip")
 """What goes through its arguments when it is gone through itself."""
-_GONE_THROUGH = _words("difference extend from_iterable intersection join union update writelines writerows")
+_GONE_THROUGH = words("difference extend from_iterable intersection join union update writelines writerows")
 """Methods that go through their arguments at once."""
-_FRAMES = _words("cr_frame f_back f_globals f_locals gi_frame set_defaults tb_frame")
+_FRAMES = words("cr_frame f_back f_globals f_locals gi_frame set_defaults tb_frame")
 """Ways to variables of other code; a parser's defaults turn up as attributes of what it parses."""
-_READS = _words("detach item tolist")
+_READS = words("detach item tolist")
 """Methods that a patch puts in one another's place, which is right for tensors."""
-_SHOWN = _words("__class__ __dict__ __doc__ __file__ __module__ __name__ __qualname__ __version__")
-_REPLACED = _words("backward forward item param_groups parameters state_dict to tolist zero_grad")
+_SHOWN = words("__class__ __dict__ __doc__ __file__ __module__ __name__ __qualname__ __version__")
+_REPLACED = words("backward forward item param_groups parameters state_dict to tolist zero_grad")
 """Names of torch's methods that no object has for its data."""
-_BASES = _words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
-_TENSORS = _words("Tensor TorchFunctionMode TorchDispatchMode")
+_BASES = words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
+_TENSORS = words("Tensor TorchFunctionMode TorchDispatchMode")
 _TORCH = (
     *("torch.library", "torch.nn.utils.parametrize", "torch.overrides", "torch.utils._", "torch.utils.dlpack"),
     *("torch.from_dlpack", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.mem_get_info"),

@@ -19,6 +19,7 @@ from tracelens.patch.effects.holders import MODULES, is_holder, modules_in
 from tracelens.patch.effects.implicit import LOADED, is_loaded
 from tracelens.patch.effects.memory import (
     ANY_KEY,
+    CLASS,
     DATA,
     IN_PLACE_LAYER,
     KEYS,
@@ -125,7 +126,7 @@ class Results:
             self.memory.write(thing, HELD, filter(acts, given.objects))
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
-            self.memory.write(thing, "__class__", {self.memory.make(Name, called.full, None)})
+            self.memory.write(thing, CLASS, {self.memory.make(Name, called.full, None)})
         if called.full in _LOADERS and _collates_as_torch(here.node):
             self.memory.write(thing, COLLATED, {PLAIN})
         if kind == "module" and in_place:

@@ -14,7 +14,7 @@ from tracelens.patch.effects import classes, implicit, names
 from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions
-from tracelens.patch.effects.memory import ANY_KEY, BASES, DATA, MEMBERS, NONE, PLAIN, RAISED, Objects, is_tensor
+from tracelens.patch.effects.memory import ANY_KEY, BASES, CLASS, DATA, MEMBERS, NONE, PLAIN, RAISED, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     RAISES,
     WRITES,
@@ -237,7 +237,7 @@ class Statements(Expressions):
                     for name in ("value", "_value_"):
                         self.memory.write(member, name, value)
                     self.memory.write(member, "name", {PLAIN})
-                    self.memory.write(member, "__class__", {made})
+                    self.memory.write(member, CLASS, {made})
                     self.memory.write(made, MEMBERS, {member})
                     self.memory.write(made, target.id, {member})
 

@@ -27,10 +27,11 @@ from tracelens.patch.code.names import (
     walk,
     written,
 )
-from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.kind import UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.identity_tests import asked_only
 from tracelens.patch.loop.loops import (
@@ -78,7 +79,7 @@ class LoopFacts:
     """Only the text of a statement tells whether it touches a result: what it calls is left to the proof of the plan,
     which knows whether that is an obstacle or only may be one."""
     steady: frozenset[str] = frozenset()
-    """The text of what has one value as long as the loop runs: `len(loader)`."""
+    """The text of names and attributes that have one value as long as the loop runs: `args.log_every`."""
 
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:
@@ -253,11 +254,10 @@ class LoopFacts:
 
     def varies(self, expression: cst.CSTNode) -> bool:
         """Whether an expression may have another value, or another meaning, when it is evaluated later."""
+        if any(isinstance(node, cst.Call) and not self._pure(node) for node in walk(expression)):
+            return True
         parts = (one for one in walk(expression) if self.steady and isinstance(one, cst.BaseExpression))
         steady = {one for part in parts if self.source.code(part) in self.steady for one in walk(part)}
-        for node in walk(expression):
-            if isinstance(node, cst.Call) and node not in steady and not self._pure(node):
-                return True
         for variable in variables(expression):
             changing = key(variable).startswith("self.") or key(variable) in self.varying | self.changed_inside
             if changing and variable not in steady:

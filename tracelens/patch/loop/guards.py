@@ -16,8 +16,9 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, dotted, walk, written
-from tracelens.patch.code.outside import OUTPUT, words
+from tracelens.patch.code.outside import OUTPUT
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, Loop
 from tracelens.patch.loop.sites import reads_in

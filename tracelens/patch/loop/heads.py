@@ -12,7 +12,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, key, rebound, root_key, touched, variables, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.between import Looks, looks
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
 from tracelens.patch.loop.loops import Blocked, head

@@ -12,8 +12,9 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, root_key, walk
-from tracelens.patch.code.outside import EVERYTHING, words
+from tracelens.patch.code.outside import EVERYTHING
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import moments
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts, is_pure

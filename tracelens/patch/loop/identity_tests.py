@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, key, variables, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 
 _ASK = words("hasattr isinstance callable issubclass")
 _SAME = (cst.Is, cst.IsNot)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.code.names import FileNames, dotted, root_key, targets, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loops import own_nodes, scope_of
 
 _WRAPPERS = words("enumerate tqdm tqdm.tqdm tqdm.auto.tqdm tqdm.notebook.tqdm rich.progress.track iter")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import full_name, last_name, project_trees
 
 MOST_CALLS = 4

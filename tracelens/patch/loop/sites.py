@@ -15,8 +15,8 @@ import libcst as cst
 
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import FileNames, dotted, of_kinds, rebound, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.words import words
 
 SiteKind = Literal["read", "sync", "copy"]
 ReadKind = Literal["item", "number", "formatted", "tolist", "numpy", "host", "values"]

@@ -17,8 +17,8 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import targets, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import REMEMBERED, SIDE_STREAMS, Blocked, Loop, own_nodes, scope_of, side_work
 

@@ -10,8 +10,9 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, is_output, is_property, key, root_key, targets, variables, walk
-from tracelens.patch.code.outside import SEES_NAMES, words
+from tracelens.patch.code.outside import SEES_NAMES
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, own_nodes
 

@@ -13,7 +13,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, rebound, variables, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, clock_reads, inner_functions, own_nodes
 from tracelens.patch.loop.sites import statement_of

@@ -13,8 +13,8 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import dotted, is_output, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.sites import is_tensor, tensor_names
 
 _SHAPED_BY_VALUES = words("nonzero masked_select unique unique_consecutive argwhere")

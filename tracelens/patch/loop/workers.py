@@ -12,8 +12,8 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, dotted, key, own_names, rebound, root_key, targets, variables, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import BUILTINS, Blocked, own_nodes
 

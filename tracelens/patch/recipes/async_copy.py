@@ -11,8 +11,8 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import FileNames, root_key, targets, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu

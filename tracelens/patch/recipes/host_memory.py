@@ -17,8 +17,8 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, root_key, targets
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import own_nodes
 from tracelens.patch.loop.sites import Site

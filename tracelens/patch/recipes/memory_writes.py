@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 import libcst as cst
 
 from tracelens.patch.code.names import FileNames, dotted, targets, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 
 _VIEWS = words("view reshape squeeze unsqueeze transpose permute narrow select flatten detach numpy expand chunk t")
 _FIRST_ARGUMENT = words("numpy.copyto random.shuffle numpy.random.shuffle")

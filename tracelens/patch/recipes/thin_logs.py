@@ -14,7 +14,8 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, is_output, key, root_key, variables, walk
-from tracelens.patch.code.outside import BESIDES, words
+from tracelens.patch.code.outside import BESIDES
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import guards, host
 from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
 from tracelens.patch.loop.loops import (

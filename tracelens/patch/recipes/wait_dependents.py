@@ -16,8 +16,8 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, targets, walk
-from tracelens.patch.code.outside import words
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loops import SIDE_STREAMS, side_work
 from tracelens.patch.recipes.memory_writes import text_of, writes_into
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, of_kinds, walk
-from tracelens.patch.code.outside import words
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import own_nodes
 from tracelens.patch.loop.sites import Site, find, read_of, reads_in
