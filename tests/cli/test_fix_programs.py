@@ -70,6 +70,20 @@ def interrupted(path, *given, **named):
 run.write_bytes = interrupted
 """
 """Ctrl-C when the file is written and nothing has noted it yet."""
+SWALLOWED = """
+import os, signal, sys
+from tracelens import pipeline
+plan = pipeline.plan
+def interrupted(*given, **named):
+    try:
+        print("planning", file=sys.stderr)
+        os.kill(os.getpid(), signal.SIGINT)
+    except KeyboardInterrupt:
+        pass
+    return plan(*given, **named)
+pipeline.plan = interrupted
+"""
+"""Ctrl-C inside a library that drops it, as import locks and LibCST's visitors do."""
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
 
 
@@ -201,6 +215,13 @@ def test_ctrl_c_leaves_the_script_as_it_was(
     assert code == 130 and "Interrupted. Your files are as they were." in seen, seen
     assert "this is a bug in TraceLens" not in seen
     assert not list(project.glob("tracelens-runs/*/backup/manifest.json"))
+
+
+def test_an_interrupt_that_a_library_drops_ends_the_command_before_anything_is_measured(project: Path) -> None:
+    done = said(project, "fix", "--yes", extra=SWALLOWED)
+    assert done.returncode == 130 and "Interrupted. Your files are as they were." in done.stderr, done.stderr
+    assert done.stdout == "" and "Measuring" not in done.stderr
+    assert (project / "train.py").read_text() == SCRIPT
 
 
 def test_what_a_module_of_the_project_switches_on_is_found_by_the_recording_and_patched_there(tmp_path: Path) -> None:

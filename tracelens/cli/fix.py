@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tracelens.cli import options, output, question, subjects
+from tracelens.cli import interrupts, options, output, question, subjects
 from tracelens.cli.live_line import live_line
 from tracelens.cli.options import Presentation
 from tracelens.cli.planning import PlanOptions, chosen_scheme, pipeline_options, planned, planning, typed
@@ -191,7 +191,8 @@ class _Fix:
                 begun=lambda: self._announce(until),
                 answer_s=answer_s,
             )
-            return stages.find(diagnosis, levers, self.names, wanted)
+            with interrupts.kept():
+                return stages.find(diagnosis, levers, self.names, wanted)
 
     def _announce(self, until: float) -> None:
         if not self.shown.quiet and not self.announced:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracelens import helper_process
-from tracelens.cli import dataclass_methods, options, output
+from tracelens.cli import dataclass_methods, interrupts, options, output
 from tracelens.errors import UsageError
 from tracelens.messages import joined, say
 
@@ -64,7 +64,7 @@ def planned(
     count_unsafe: bool = False,
 ) -> IllustratedDiagnosis:
     """The plan for what the user named; with `count_unsafe` also the changes that --unsafe would add."""
-    with helper_process.started(partial(_read_ahead, paths, plan_options.script)) as patcher:
+    with interrupts.kept(), helper_process.started(partial(_read_ahead, paths, plan_options.script)) as patcher:
         from tracelens import pipeline
 
         inputs = options.opened(paths)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tracelens.cli import options, output
+from tracelens.cli import interrupts, options, output
 from tracelens.cli.options import Presentation
 from tracelens.errors import InputError, UsageError
 from tracelens.messages import say
@@ -124,7 +124,7 @@ def _profiled(wanted: ProfileOptions) -> Outcome:
     """One recording, with what the script prints on stderr; raises `KeyboardInterrupt` after Ctrl-C."""
     from tracelens.capture.supervisor import recording
 
-    with output.stdout_on_stderr():
+    with interrupts.kept(), output.stdout_on_stderr():
         outcome = recording.profile(wanted)
     if outcome.interrupted:
         raise KeyboardInterrupt
