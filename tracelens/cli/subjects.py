@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tracelens.cli import interrupts, options, output
+from tracelens.cli.misplaced import misplaced
 from tracelens.cli.options import Presentation
 from tracelens.errors import InputError, UsageError
 from tracelens.messages import say
@@ -28,9 +29,38 @@ class ScriptArgumentsCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
-        rest = super().parse_args(ctx, args[:cut])
-        ctx.params["script_words"] = tuple(args[cut + 1 :])
+        typed = tuple(args)  # click takes words out of its list
+        try:
+            rest = super().parse_args(ctx, args[:cut])
+        except click.NoSuchOption as error:
+            _explain_option_of_script(self, typed, error)
+            raise
+        ctx.params["script_words"] = typed[cut + 1 :]
         return rest
+
+
+def _explain_option_of_script(command: click.Command, typed: Sequence[str], error: click.NoSuchOption) -> None:
+    """An option that we do not have, after a script, is the script's: said with the line to type instead."""
+    from tracelens.report import next_commands
+
+    place = next((n for n, word in enumerate(typed) if word.endswith(".py")), None)
+    if place is None or command.name is None:
+        return
+    meant = misplaced(command, typed[:place], typed[place:])
+    words = [word for word in (meant.moved if meant is not None else typed) if word != "--"]
+    named = (n for n, word in enumerate(words) if word.partition("=")[0] == error.option_name)
+    first = next((n for n in named if n > words.index(typed[place])), None)
+    if first is not None:
+        whole = next_commands.line(command.name, *words[:first], "--", *words[first:])
+        raise UsageError(
+            say(
+                "`{option}` is no option of `tracelens {command}`.{guess}",
+                option=error.option_name,
+                command=command.name,
+                guess=options.did_you_mean(error.option_name, error.possibilities or ()),
+            ),
+            hint=say("if it is {script}'s, it belongs behind --: {line}", script=typed[place], line=whole),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,11 +150,14 @@ def edited(edit: EditExcerpt | None, rest: str) -> Iterator[RenderableType]:
 def _what_it_does(command: str) -> str:
     """Whether the next command touches a file is what one asks before typing it; empty where it only shows."""
     if command == "fix":
-        return say("fix shows the change, measures it on a copy, and asks before it writes.")
+        return say("fix measures the change on a copy (10 min at most), shows it, and asks before it writes.")
     if command == "apply":
         return say("apply writes it into the script, revert takes it out.")
     if command == "try":
-        return say("try measures each on a copy of the script, then the best together; your files stay as they are.")
+        return say(
+            "try measures each on a copy of the script, then the best together (10 min at most); your files stay as "
+            "they are."
+        )
     return ""
 
 
@@ -182,7 +185,9 @@ def _of_rows(rows: Sequence[LeverRow]) -> Iterator[str]:
     if any(row.scaled for row in rows):
         yield gain_words.SCALED
     if any(row.step == DASH for row in rows):
-        yield say("not tried: only a trial tells.")
+        ranked = any(row.rank.isdigit() for row in rows)
+        alike = say("not tried: only a trial tells, so the order is no ranking.")
+        yield say("not tried: only a trial tells.") if ranked else alike
     if star := gain_words.star(row.effect for row in rows):
         yield star
 
