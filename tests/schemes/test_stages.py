@@ -22,7 +22,9 @@ def scheme(name: str, *reasons: str, rank: int | None = None, pays: bool = True)
 
 
 def trial(name: str, ratio: float = 0.8, outcome: Any = "faster", **windows: dict[str, float]) -> Verification:
-    return Verification(name, outcome, True, Ratio(ratio, ratio, ratio), 1_000, 800, None, "", {"windows": windows})
+    return Verification(
+        name, outcome, True, Ratio(ratio, ratio, ratio), 1_000, round(1_000 * ratio), None, "", {"windows": windows}
+    )
 
 
 def stage(schemes: tuple[Scheme, ...], *trials: Verification, goals: tuple[GoalRule, ...] = (GAIN,)) -> Stage:

@@ -229,6 +229,11 @@ def test_prediction_stands_beside_the_measurement():
     assert "outside the predicted range" in verdict.sentence(outside, ESTIMATE)
 
 
+def test_the_gain_is_that_of_the_step_times_that_are_shown():
+    evidence = replace(EVIDENCE, ratio=Ratio(0.6636, 0.58, 0.82), middle_ns=(25_430_000, 16_875_000))
+    assert "Faster: +50 %, 95 % interval +22 % to +72 %" in verdict.sentence(evidence, None)
+
+
 def test_pairs_that_scatter_wildly_name_no_number():
     evidence = replace(EVIDENCE, ratio=Ratio(0.33, 0.0015, 76.0), pairs=3)
     text = verdict.sentence(evidence, ESTIMATE)

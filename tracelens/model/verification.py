@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from tracelens.messages import say
 from tracelens.model.plan import Estimate
+from tracelens.units import told_speedup
 
 Outcome = Literal["faster", "no change", "slower", "different numbers", "failed", "inconclusive"]
 
@@ -48,6 +49,13 @@ class Verification:
     predicted: Estimate | None
     verdict: str
     details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def speedup(self) -> float | None:
+        """How many times as fast it was measured to be, as every page tells it: of the step times that are shown."""
+        if self.base_ns and self.patched_ns:
+            return told_speedup(self.base_ns, self.patched_ns)
+        return 1 / self.ratio.value if self.ratio is not None else None
 
     @property
     def device(self) -> str | None:

@@ -84,9 +84,9 @@ def breakdown(times: Breakdown | None) -> tuple[BreakdownSegment, ...]:
 
 def prediction_grade(trial: Verification) -> PredictionGrade | None:
     """None unless something was measured to hold the prediction against."""
-    if trial.ratio is None:
+    if trial.ratio is None or trial.speedup is None:
         return None
-    spans = [("measured", 1 / trial.ratio.high, 1 / trial.ratio.value, 1 / trial.ratio.low)]
+    spans = [("measured", 1 / trial.ratio.high, trial.speedup, 1 / trial.ratio.low)]
     if trial.predicted is not None:
         p = trial.predicted
         spans.insert(0, ("predicted", p.base_ns / p.high_ns, p.speedup, p.base_ns / p.low_ns))

@@ -68,8 +68,8 @@ def _trial(trial: Verification, diagnosis: PlannedDiagnosis) -> Section:
     name = lever_names.with_id(trial.scheme, diagnosis) if trial.scheme else say("your change")
     predicted = say("{gain} predicted", gain=gain(trial.predicted.speedup)) if trial.predicted is not None else ""
     measured: str = OUTCOMES[trial.outcome]
-    if trial.ratio is not None and trial.ratio.tells:
-        measured = say("{gain} measured", gain=gain(1 / trial.ratio.value))
+    if trial.speedup is not None and trial.ratio is not None and trial.ratio.tells:
+        measured = say("{gain} measured", gain=gain(trial.speedup))
     rows = tuple((what, value, remark) for what, value, remark in verification_rows.rows(trial))
     return Section(
         f"trial-{trial.scheme or 'change'}",

@@ -80,7 +80,7 @@ def measured(trial: Verification) -> str:
     """`Faster: 25.4 → 17.5 ms per step, +45 % (95 % sure: +21 to +73 %). Same results, bit for bit.`; where the trial
     says nothing of that kind, its verdict."""
     ratio = trial.ratio
-    if ratio is None or trial.outcome not in ("faster", "slower", "no change"):
+    if ratio is None or trial.speedup is None or trial.outcome not in ("faster", "slower", "no change"):
         return trial.verdict
     if not ratio.tells and trial.outcome != "faster":  # faster beyond doubt is told, however wide its range
         return trial.verdict
@@ -90,7 +90,7 @@ def measured(trial: Verification) -> str:
         after=short_ms(trial.patched_ns),
     )
     low, high = _percent(ratio.high), _percent(ratio.low)
-    gain = say("{gain} % (95 % sure: {low} to {high} %)", gain=_percent(ratio.value), low=low, high=high)
+    gain = say("{gain} % (95 % sure: {low} to {high} %)", gain=_percent(1 / trial.speedup), low=low, high=high)
     outcome = capital(OUTCOMES.get(trial.outcome, trial.outcome))
     return say(
         "{outcome}: {steps}, {gain}. {results}", outcome=outcome, steps=steps, gain=gain, results=_results(trial)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tracelens.messages import joined, say
-from tracelens.model import Estimate, Lever, LeverEffect, Speedup
+from tracelens.model import Estimate, Lever, LeverEffect, MedianPair, Speedup
 from tracelens.report import formatting, wording
 from tracelens.units import percent_range, step_ms, told_speedup
 
@@ -89,6 +89,11 @@ def ranges(states: Iterable[str]) -> str:
     if "measured" in known:
         return say("Ranges are 95 % sure.")
     return say("Ranges are 80 % sure.") if "predicted" in known else ""
+
+
+def of_pair(measured: Speedup, pair: MedianPair | None) -> str:
+    """'+50 %': what was measured, of the step times that stand beside it where a pair is known."""
+    return formatting.gain(measured.speedup if pair is None else told_speedup(pair.before_ns, pair.after_ns))
 
 
 def throughput(lever: Lever, base_ns: float) -> str:

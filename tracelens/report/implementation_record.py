@@ -297,17 +297,16 @@ def _goals(diagnosis: PlannedDiagnosis, scheme: Scheme) -> tuple[Goal, ...]:
 
 
 def _predicted(trial: Verification | None) -> tuple[bool | None, str]:
-    if trial is None or trial.predicted is None or trial.ratio is None:
+    if trial is None or trial.predicted is None or trial.ratio is None or trial.speedup is None:
         return None, say("as fast as predicted: not measured")
     low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
-    speedup = 1 / trial.ratio.value
     text = say(
         "{measured} measured, {low} to {high} predicted",
-        measured=formatting.gain(speedup),
+        measured=formatting.gain(trial.speedup),
         low=formatting.gain(low),
         high=formatting.gain(high),
     )
-    return low <= speedup <= high, say("as fast as predicted: {text}", text=text)
+    return low <= 1 / trial.ratio.value <= high, say("as fast as predicted: {text}", text=text)
 
 
 def _results(
@@ -318,9 +317,9 @@ def _results(
     predicted = trial.predicted if trial is not None and trial.predicted is not None else now
     said, said_now = _said(predicted), _said(now)
     measured: str = say("not measured")
-    if trial is not None and trial.ratio is not None:
-        ratio = trial.ratio
-        value, low, high = (formatting.gain(1 / bound) for bound in (ratio.value, ratio.high, ratio.low))
+    if trial is not None and trial.ratio is not None and trial.speedup is not None:
+        ends = (1 / trial.ratio.high, 1 / trial.ratio.low)
+        value, low, high = (formatting.gain(ratio) for ratio in (trial.speedup, *ends))
         measured = say("{value} ({low} to {high})", value=value, low=low, high=high)
     claims = joined(
         "; ",

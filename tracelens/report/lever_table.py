@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tracelens import lever_names
 from tracelens.messages import joined, say
 from tracelens.model import Lever, LeverCombination, LeverNumbers, MedianPair, Speedup
-from tracelens.report import formatting, loss_band, terminal
+from tracelens.report import formatting, gain_words, loss_band, terminal
 from tracelens.report.terminal import TerminalStyle
 from tracelens.units import step_ms
 
@@ -105,7 +105,7 @@ def verdict(trial: TrialOfLevers) -> str:
 def _faster(best: LeverCombination, trial: TrialOfLevers) -> str:
     told = {
         "levers": joined(" and ", [lever_names.named(name, trial.interval) for name in best.levers]),
-        "gain": formatting.gain(best.measured.speedup),
+        "gain": gain_words.of_pair(best.measured, best.pair),
         "low": formatting.gain(best.measured.low),
         "high": formatting.gain(best.measured.high),
         "results": NUMBERS[best.numbers],
@@ -125,7 +125,7 @@ def _row(name: str, one: Lever | LeverCombination) -> tuple[str, ...]:
     memory, results = _bytes(one.memory_bytes_delta), NUMBERS[one.numbers]
     if one.measured is None:
         return name, NOTHING, NOTHING, memory, results
-    return name, _step(one.measured, one.pair), formatting.gain(one.measured.speedup), memory, results
+    return name, _step(one.measured, one.pair), gain_words.of_pair(one.measured, one.pair), memory, results
 
 
 def _step(measured: Speedup, pair: MedianPair | None) -> str:

@@ -12,8 +12,8 @@ from math import log
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Lever, Verification
 from tracelens.report import gain_words
-from tracelens.report.formatting import gain, listed, milliseconds
-from tracelens.units import step_ms
+from tracelens.report.formatting import gain, listed
+from tracelens.units import step_ms, told_speedup
 
 APART = 5.0
 """Times the usual distance of a pair's log ratio from the middle: beyond, the pair is no scatter of the same kind."""
@@ -63,9 +63,9 @@ def pairs(trial: Verification) -> Iterator[str]:
     for place, (before, after) in enumerate(found):
         told = {
             "number": place + 1,
-            "before": milliseconds(before),
-            "after": milliseconds(after),
-            "gain": gain(before / after),
+            "before": step_ms(before, before),
+            "after": say("{step} ms", step=step_ms(after, before)),
+            "gain": gain(told_speedup(before, after)),
         }
         if place in apart:
             yield say("Pair {number}: {before} → {after}, {gain}; apart from the others, so the range is wide", **told)

@@ -11,6 +11,7 @@ from typing import Any
 from tracelens.messages import say
 from tracelens.model import OUTCOMES, Verification
 from tracelens.report.formatting import gain, milliseconds, percent
+from tracelens.units import step_ms
 
 MIB = 1 << 20
 SAME = {True: say("equal"), False: say("different"), None: say("could not be compared")}
@@ -56,12 +57,13 @@ def _verdict(trial: Verification) -> Iterator[tuple[str, str, str]]:
     yield say("outcome"), OUTCOME[trial.outcome], ""
     yield say("losses, weights and output"), SAME[trial.numbers_equal], ""
     if trial.base_ns is not None and trial.patched_ns is not None:
-        yield say("step before → after"), f"{milliseconds(trial.base_ns)} → {milliseconds(trial.patched_ns)}", ""
+        before, after = (step_ms(ns, trial.base_ns) for ns in (trial.base_ns, trial.patched_ns))
+        yield say("step before → after"), f"{before} → {after} ms", ""
     if trial.ratio is not None and not trial.ratio.tells:
         yield say("gain, measured"), say("undecided"), say("the pairs scatter too much to name a number")
-    elif trial.ratio is not None:
+    elif trial.ratio is not None and trial.speedup is not None:
         interval = say("95 % interval {low} to {high}", low=gain(1 / trial.ratio.high), high=gain(1 / trial.ratio.low))
-        yield say("gain, measured"), gain(1 / trial.ratio.value), interval
+        yield say("gain, measured"), gain(trial.speedup), interval
     if trial.predicted is not None:
         low, high = trial.predicted.base_ns / trial.predicted.high_ns, trial.predicted.base_ns / trial.predicted.low_ns
         spread = say("80 % range {low} to {high}", low=gain(low), high=gain(high))

@@ -16,7 +16,7 @@ from tracelens.schemes.catalog import GoalRule, Rules, StageRule
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.score import verification_of
 from tracelens.schemes.weighing import uncertain
-from tracelens.schemes.wording import gain_percent, percent, tried
+from tracelens.schemes.wording import percent, tried
 
 WAITS = {"syncs_drop_percent": "syncs_per_step", "host_wait_drop_percent": "sync_wait_us_per_step"}
 """Metrics of waits for the GPU, by what a window counts of them."""
@@ -96,7 +96,7 @@ def _metric(metric: str, trial: Verification) -> float | None:
     before, after = trial.window("before"), trial.window("after")
     match metric:
         case "gain_percent":
-            return gain_percent(1.0, trial.ratio.value) if trial.ratio else None
+            return 100 * (trial.speedup - 1) if trial.speedup is not None else None
         case "syncs_drop_percent":
             return _drop(before.get("syncs_per_step"), after.get("syncs_per_step"))
         case "host_wait_drop_percent":

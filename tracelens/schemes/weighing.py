@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracelens.model import Scheme
+from tracelens.model import Estimate, Scheme
 from tracelens.schemes.ranking import common_criteria
 from tracelens.schemes.wording import gain_percent
+from tracelens.units import told_speedup
 
 NOT_SURE = "not sure"
 """How the reason begins of a scheme that may pay well and may pay nothing."""
@@ -45,9 +46,14 @@ def sensitivity(
 
 
 def _best_percent(schemes: Sequence[Scheme]) -> float | None:
-    """The gain that scores 10 for performance on this run: the largest of a candidate."""
-    gains = [speed for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
-    return round(max(gains), 2) if gains else None
+    """The gain that scores 10 for performance on this run, as it is told of the fastest candidate."""
+    fastest = min((one.estimate for one in schemes if one.estimate is not None), key=_share, default=None)
+    return None if fastest is None else round(100 * (told_speedup(fastest.base_ns, fastest.step_ns) - 1), 2)
+
+
+def _share(estimate: Estimate) -> float:
+    """The step then, of the step now."""
+    return estimate.step_ns / max(estimate.base_ns, 1)
 
 
 def gives_up(winner: Scheme, rivals: Sequence[Scheme]) -> dict[str, Any] | None:

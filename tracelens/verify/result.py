@@ -70,6 +70,7 @@ def build_verification(measured: VersionMeasurements) -> Verification:
         pairs=len(measured.pairs),
         deterministic=measured.plain_noise is not None,
         tolerance=measured.tolerance,
+        middle_ns=None if base is None or patched is None else (base, patched),
         unsafe=bool(measured.change.unsafe),
     )
     return Verification(

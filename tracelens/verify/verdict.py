@@ -33,6 +33,8 @@ class VerdictEvidence:
     deterministic: bool
     tolerance: SeedTolerance | None = None
     """For a change that alters numbers on purpose: its losses compared with those of other seeds."""
+    middle_ns: tuple[int, int] | None = None
+    """The step times of the pair with the middle ratio, which every page shows."""
     unsafe: bool = False
     """The change was asked for with --unsafe: what it prints may differ."""
 
@@ -98,7 +100,8 @@ def told_again(trial: Verification, pairs: int) -> str:
         return trial.verdict
     numbers = trial.details.get("numbers")
     deterministic = isinstance(numbers, Mapping) and numbers.get("deterministic_algorithms") is True
-    evidence = VerdictEvidence(None, None, None, False, trial.ratio, pairs, deterministic)
+    middle = (trial.base_ns, trial.patched_ns) if trial.base_ns and trial.patched_ns else None
+    evidence = VerdictEvidence(None, None, None, False, trial.ratio, pairs, deterministic, middle_ns=middle)
     return sentence(evidence, trial.predicted)
 
 
@@ -168,7 +171,8 @@ def _measured_speed(evidence: VerdictEvidence) -> str:
             "repeat it on a quiet machine, or with a larger --budget.",
             pairs=pairs,
         )
-    gain, low, high = (_percent(x) for x in (ratio.value, ratio.high, ratio.low))
+    speedup = 1 / ratio.value if evidence.middle_ns is None else units.told_speedup(*evidence.middle_ns)
+    gain, low, high = (units.signed_percent(100 * (x - 1)) for x in (speedup, 1 / ratio.high, 1 / ratio.low))
     spread = say(
         "{gain}, 95 % interval {low} to {high}, {pairs} interleaved pairs", gain=gain, low=low, high=high, pairs=pairs
     )
@@ -178,8 +182,3 @@ def _measured_speed(evidence: VerdictEvidence) -> str:
         least = 100 * POLICY.minimum_gain
         return say("No change of the step time beyond {least:.0f} %: {gain}.", least=least, gain=spread)
     return say("Faster: {gain}.", gain=spread) if speed == "faster" else say("Slower: {gain}.", gain=spread)
-
-
-def _percent(ratio: float) -> str:
-    """A time ratio as a gain of speed."""
-    return units.signed_percent(100 * (1 / ratio - 1))
