@@ -52,6 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 VERSIONS = pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+MONITORED = pytest.mark.parametrize("version", ["3.12", "3.13"])
 
 
 def stamps() -> list[int]:
@@ -165,42 +166,77 @@ def test_a_clock_that_fails_is_given_up_and_the_recording_goes_on(monkeypatch: p
     assert tools.lines.document(str) is None
 
 
-@pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_code_that_was_clocked_is_as_fast_as_before(version: str) -> None:
-    """3.12 takes joined instructions apart in code that it monitors, the libraries' too, and never joins them again."""
+def said(version: str, *words: str) -> str:
+    """What this Python prints for a script or a text."""
     python = interpreter(version)
     if python is None:
         pytest.skip(f"there is no Python {version} here")
-    script = SCRIPT.with_name("clocked_code.py")
-    said = subprocess.run([python, str(script)], capture_output=True, text=True, check=True).stdout
-    assert json.loads(said) == {"reason": None, "differ": {}, "traced": True}
+    return subprocess.run([python, *words], capture_output=True, text=True, check=True).stdout
 
 
-def test_where_another_tool_watches_no_instruction_is_put_back(folder: Path) -> None:
-    python = interpreter("3.12")
-    if python is None:
-        pytest.skip("there is no Python 3.12 here")
-    text = f"""
-import dis, sys
-sys.path.insert(0, {str(SCRIPT.parents[3])!r})
-from tracelens.capture.inside import superinstructions
+@MONITORED
+def test_code_of_libraries_is_never_changed_and_the_projects_at_most_taken_apart(version: str) -> None:
+    """3.12 takes joined instructions apart in code that it monitors, and never joins them again."""
+    left = json.loads(said(version, str(SCRIPT.with_name("clocked_code.py"))))
+    assert left == {"reason": None, "library_meanwhile": [], "library": [], "project": [], "traced": True}
 
-def work(a, b):
-    return a + b
 
-def joined():
-    return [one.opname for one in dis.get_instructions(work, adaptive=True) if "__" in one.opname]
+@MONITORED
+def test_a_clock_that_fails_as_it_begins_leaves_nothing_behind(version: str) -> None:
+    text = """
+import sys
+from tracelens.capture.inside.line_clock import LineClock
+from tracelens.capture.inside.project_code import ProjectCode
 
-print(joined())
-sys.settrace(lambda *_: None)
-work(1, 2)
-superinstructions.restore([work.__code__])
-print(joined())
-sys.settrace(None)
-work(1, 2)
-print(joined())
-superinstructions.restore([work.__code__])
-print(joined())
+def fails(self):
+    raise RuntimeError
+
+ProjectCode.look_again = fails
+clock = LineClock()
+try:
+    clock.begin_step(1)
+except RuntimeError:
+    print([sys.monitoring.get_tool(tool) for tool in range(6)].count("tracelens"))
+    clock.give_up("it failed")
+print([sys.monitoring.get_tool(tool) for tool in range(6)].count("tracelens"), clock.reason, clock.document(str))
 """
-    said = subprocess.run([python, "-c", text], capture_output=True, text=True, check=True).stdout
-    assert said == "['LOAD_FAST__LOAD_FAST']\n[]\n[]\n['LOAD_FAST__LOAD_FAST']\n"
+    words = "-c", f"import sys; sys.path.insert(0, {str(SCRIPT.parents[3])!r})\n{text}"
+    assert said(version, *words) == "1\n0 it failed None\n"
+
+
+@MONITORED
+@pytest.mark.parametrize("prepared", [True, False])
+def test_code_that_comes_in_the_step_itself_counts_for_the_line_that_brings_it(
+    version: str, prepared: bool, tmp_path: Path
+) -> None:
+    """A module imported before the step is seen, one imported in it is its `import`."""
+    slow = "import time\ntime.sleep(0.02)\ndef work():\n    time.sleep(0.02)\n"
+    for name in ("early", "late"):
+        (tmp_path / f"{name}.py").write_text(slow)
+    text = f"""
+import json, sys
+sys.path.insert(0, {str(SCRIPT.parents[3])!r})
+from tracelens.capture.inside.line_clock import LineClock
+clock = LineClock()
+if {prepared}:
+    clock.prepare()
+import early
+
+def step():
+    early.work()
+    import late
+    late.work()
+
+clock.begin_step(1)
+step()
+clock.stop()
+print(json.dumps(clock.document(str)))
+"""
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    log = line_log.parse(json.loads(said(version, str(script))), "lines.json")
+    assert {place.function for place in log.codes} == {"<module>", "step", "work"}
+    (step,) = fold(log)
+    first = text.splitlines().index("    early.work()") + 1
+    for line in (first, first + 1, first + 2):
+        assert during(log, step, range(line, line + 1)) > 20_000_000

@@ -47,12 +47,19 @@ def only(outcome: Outcome) -> RankRecording:
     return recording
 
 
-def marks_in(recording: RankRecording) -> list[str]:
+def ends_of_marks(recording: RankRecording) -> dict[str, float]:
+    """When each mark of a step ends, in ns of Unix time."""
     assert recording.trace_path is not None
     with gzip.open(recording.trace_path) as packed:
-        events = json.load(packed)["traceEvents"]
-    names = {event["name"] for event in events if event.get("cat") == "user_annotation"}
-    return sorted(name for name in names if name.startswith("ProfilerStep#"))
+        trace = json.load(packed)
+    marks = [each for each in trace["traceEvents"] if each.get("cat") == "user_annotation"]
+    base = trace.get("baseTimeNanoseconds", 0)
+    steps = (each for each in marks if each["name"].startswith("ProfilerStep#"))
+    return {each["name"]: base + 1000 * (each["ts"] + each["dur"]) for each in steps}
+
+
+def marks_in(recording: RankRecording) -> list[str]:
+    return sorted(ends_of_marks(recording))
 
 
 def line_of(mark: SourceMark, folder: Path) -> str:
@@ -171,6 +178,14 @@ def test_the_line_clock_ran_in_the_attributed_steps_and_there_alone(passed: Any)
         seen = {text[line - 1].strip() for code, line in lines.time_per_line(step) if recording.lines.codes[code].path}
         assert {"loss.backward()", "optimizer.step()", "torch.relu(loss).item()"} <= seen
     assert {place.path for place in recording.lines.codes} == {"train me.py"}  # no worker's code, no library's
+
+
+def test_the_last_clean_step_ends_before_the_line_clock_is_installed(passed: Any) -> None:
+    recording = only(passed[1])
+    assert recording.lines is not None
+    last = ends_of_marks(recording)[f"ProfilerStep#{recording.attributed_steps[0] - 1}"]
+    begins = recording.lines.steps[0].start_unix_ns
+    assert begins - 10_000_000_000 < last < begins
 
 
 def test_the_monitor_writes_samples_and_no_invented_gpu(passed: Any) -> None:

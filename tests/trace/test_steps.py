@@ -45,6 +45,17 @@ def test_pauses_between_marks_belong_to_the_step_before_and_long_ones_to_none() 
     assert list(steps["end_ns"]) == [105 * US, 210 * US, 310 * US, 1100 * US]
 
 
+@pytest.mark.parametrize(("pause", "end"), [(300, 22_100), (100, 22_200)])
+def test_a_pause_in_which_attribution_is_installed_belongs_to_no_step(pause: int, end: int) -> None:
+    events = Events()
+    for number, at in enumerate((0, 11_100, 22_100 + pause, 33_200 + pause)):
+        events.step(number, at, 11_000)
+        events.kernel(events.call("cudaLaunchKernel", at + 1, 5), "gemm", at + 10, 20)
+    recording = RankRecording(0, None, attributed_steps=(2, 3), meta={"step_marks": "tracelens"})
+    steps = built(events, recording).steps()
+    assert list(steps["end_ns"])[:2] == [11_100 * US, end * US]
+
+
 def test_work_belongs_to_the_step_of_its_launch() -> None:
     events = Events()
     for number in range(2):

@@ -8,6 +8,7 @@ A step is kept when it is complete and its timings are not distorted by attribut
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,9 @@ Column = npt.NDArray[Any]
 _NUMBER = re.compile(r"ProfilerStep[#* ]*(\d{1,15})")
 CONTIGUOUS = 0.1
 """A pause between two marks below this share of a step is the profiler's own and belongs to the step before it."""
+INSTALLING_NS = 200_000
+"""So long a pause before the first attributed step is the installing of attribution and of the line clock (one to five
+milliseconds), and belongs to no step. Between two marks of ours lie tens of microseconds."""
 PARTIAL = 0.5
 """A first or last step with less than this share of the median step's launches is cut off (an open last mark)."""
 
@@ -32,10 +36,10 @@ def find(
     rows: TraceRows, calls: TraceTable, ops: TraceTable, threads: Threads, recording: RankRecording | None
 ) -> tuple[TraceTable, StepSource]:
     """The steps, and what told them apart."""
-    marked = _profiler_steps(rows, threads)
+    marked = _profiler_steps(rows, threads, recording.attributed_steps if recording else ())
     if len(marked):
         ours = recording is not None and recording.meta.get("step_marks") == "tracelens"
-        attributed = np.isin(marked["number"], recording.attributed_steps if recording else ())
+        attributed = marked.pop("attributed")
         whole = _whole(marked, _launches(calls, threads), attributed)
         return _frame(marked, whole, attributed), "tracelens" if ours else "profiler_step"
     for boundaries, source in _by_annotation(rows, threads):
@@ -47,7 +51,7 @@ def find(
     return _span(rows, calls, ops), "none"
 
 
-def _profiler_steps(rows: TraceRows, threads: Threads) -> dict[str, Column]:
+def _profiler_steps(rows: TraceRows, threads: Threads, attributed_steps: Sequence[int]) -> dict[str, Column]:
     marks = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(STEP))
     marks = marks[rows.column("tid")[marks] == threads.main]
     numbers = [int(match[1]) if (match := _NUMBER.match(name)) else at for at, name in enumerate(rows.names(marks))]
@@ -55,11 +59,14 @@ def _profiler_steps(rows: TraceRows, threads: Threads) -> dict[str, Column]:
     if len(marks):
         filled = end > start
         start, end, numbers = start[filled], end[filled], list(np.array(numbers)[filled])
+    attributed = np.isin(numbers, attributed_steps)
     if len(start) > 1:
         pause = start[1:] - end[:-1]
         joined = pause < CONTIGUOUS * np.median(end - start)  # an overlap is a negative pause: the next mark wins
+        joined &= (pause < INSTALLING_NS) | (attributed[:-1] == attributed[1:])
         end[:-1][joined] = start[1:][joined]
-    return {"number": np.array(numbers, dtype=np.int64), "start_ns": start, "end_ns": end} if len(start) else {}
+    found = {"number": np.array(numbers, dtype=np.int64), "start_ns": start, "end_ns": end, "attributed": attributed}
+    return found if len(start) else {}
 
 
 def _launches(calls: TraceTable, threads: Threads) -> Column:

@@ -1,18 +1,19 @@
 """What the line clock leaves of the code that ran in its steps: `python clocked_code.py`, without torch.
 
-One line of JSON: the adaptive instructions that differ from before, right behind the clock and some steps later, in the
-project's code and in that of a library; and the lines that `sys.settrace` then sees, with and without a clock before.
+One line of JSON: the adaptive instructions that differ from before, in a library's code in the clock's second step and
+in all code some steps later (of the project's, those that are more than a joined instruction taken apart); and whether
+`sys.settrace` then sees the lines that it sees without a clock before.
 """
 
 from __future__ import annotations
 
 import dis
 import json
+import json.encoder
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -50,14 +51,27 @@ def step(names: dict[str, Any]) -> str:
     return json.dumps(names["work"](30, list(names["doubled"](20))), indent=1)
 
 
-def codes(names: dict[str, Any]) -> Iterator[CodeType]:
-    for function in (names["doubled"], names["work"], json.dumps, json.JSONEncoder.encode, json.JSONEncoder.iterencode):
+LIBRARY = (json.dumps, json.JSONEncoder.encode, json.JSONEncoder.iterencode, json.encoder._make_iterencode)
+"""What `step` calls."""
+
+
+def of_project(names: dict[str, Any]) -> tuple[FunctionType, ...]:
+    return names["doubled"], names["work"]
+
+
+def codes(functions: Iterable[Any]) -> Iterator[CodeType]:
+    for function in functions:
         yield function.__code__
         yield from (part for part in function.__code__.co_consts if isinstance(part, CodeType))
 
 
-def instructions(names: dict[str, Any]) -> list[tuple[str, int, str]]:
-    return [(c.co_name, i.offset, i.opname) for c in codes(names) for i in dis.get_instructions(c, adaptive=True)]
+def instructions(functions: Iterable[Any]) -> list[tuple[str, int, str]]:
+    return [(c.co_name, i.offset, i.opname) for c in codes(functions) for i in dis.get_instructions(c, adaptive=True)]
+
+
+def changed(before: list[tuple[str, int, str]], functions: Iterable[Any]) -> list[tuple[str, str, str]]:
+    now = instructions(functions)
+    return [(old[0], old[2], new[2]) for old, new in zip(before, now, strict=True) if old != new]
 
 
 def traced(names: dict[str, Any]) -> list[int]:
@@ -68,7 +82,7 @@ def traced(names: dict[str, Any]) -> list[int]:
             lines.append(frame.f_lineno)
         return trace
 
-    codes_of_project = set(codes(names))
+    codes_of_project = set(codes(of_project(names)))
     sys.settrace(trace)
     step(names)
     sys.settrace(None)
@@ -80,18 +94,19 @@ def main() -> None:
     for _ in range(200):
         step(clocked)
         step(other)
-    before = instructions(clocked)
+    library, project = instructions(LIBRARY), instructions(of_project(clocked))
     clock = LineClock()
     for number in range(2):
         clock.begin_step(number)
         step(clocked)
+    meanwhile = changed(library, LIBRARY)
     clock.stop()
     for _ in range(5):
         step(clocked)
-    differ = Counter(
-        f"{old[0]}: {old[2]}" for old, new in zip(before, instructions(clocked), strict=True) if old != new
-    )
-    print(json.dumps({"reason": clock.reason, "differ": differ, "traced": traced(clocked) == traced(other) != []}))
+    apart = [row for row in changed(project, of_project(clocked)) if not row[1].startswith(f"{row[2]}__")]
+    left = {"library_meanwhile": meanwhile, "library": changed(library, LIBRARY), "project": apart}
+    same = traced(clocked) == traced(other) != []  # the last: it changes the libraries' code itself
+    print(json.dumps({"reason": clock.reason, **left, "traced": same}))
 
 
 if __name__ == "__main__":

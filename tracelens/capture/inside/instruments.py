@@ -41,6 +41,13 @@ class Instruments:
         self.event_log.install()
         self.collections.install()
 
+    def prepare_clock(self) -> None:
+        """Look for the project's code before anything is recorded. If that fails, there is no clock."""
+        try:
+            self.lines.prepare()
+        except Exception as error:  # noqa: BLE001 -- as below
+            self.lines.give_up(f"the clock failed: {error!r}")
+
     def clock_lines(self, number: int) -> None:
         """Clock the lines of step `number`, which begins now. If that fails, the recording goes on without it."""
         try:

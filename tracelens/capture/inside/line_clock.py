@@ -21,8 +21,10 @@ from typing import Any
 from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LINE, LineEventLog
 from tracelens.capture.inside.line_monitoring import MonitoredLines
 from tracelens.capture.inside.line_tracing import TracedLines
+from tracelens.capture.inside.project_code import ProjectCode
 from tracelens.capture.inside.user_frames import DEEPEST, is_users
 
+_MONITORING = sys.version_info >= (3, 12)
 _TOO_MANY = "a step runs too many different lines"
 
 
@@ -33,9 +35,15 @@ class LineClock:
         self.reason: str | None = None
         """Why there is no log; None while there is one, or before the first step."""
         self._log = LineEventLog()
+        self._project = ProjectCode()
         self._lines: MonitoredLines | TracedLines | None = None
         self._running = False
         self._about: dict[str, Any] = {}
+
+    def prepare(self) -> None:
+        """Do what takes tens of milliseconds, while nothing is timed; else `begin_step` does it."""
+        if _MONITORING:
+            self._project.search()
 
     def begin_step(self, number: int) -> None:
         """Step `number` begins now: the first of the log, or the one before ends here. `reason` says what is wrong."""
@@ -50,18 +58,20 @@ class LineClock:
 
     def _start(self, number: int, frame: FrameType) -> None:
         self._log = log = LineEventLog()
-        self._lines = lines = _lines(log)
+        self._lines = lines = MonitoredLines(log, self._project) if _MONITORING else TracedLines(log)
+        self._running = True  # also where `start` fails half-way: there is something to put back
         self.reason = lines.start()
         if self.reason is not None:
+            self._running = False
             return
         unix, perf = time.time_ns(), time.perf_counter_ns()
         self._about = {"thread": threading.get_native_id(), "unix_ns": unix, "perf_ns": perf}
-        self._running = True
         self._begin_log(number, frame)
         lines.open()
 
     def stop(self) -> None:
         """End the last step and put everything back; may be called at any time, from any thread."""
+        self._project.forget()
         if not self._running or self._lines is None:
             return
         self._running = False
@@ -102,7 +112,3 @@ class LineClock:
             for key in (ENTER, (under_way.f_lineno or code.co_firstlineno) << KIND_BITS | LINE):
                 log.times.append(now)
                 log.keys.append(position << CODE_SHIFT | key)
-
-
-def _lines(log: LineEventLog) -> MonitoredLines | TracedLines:
-    return MonitoredLines(log) if sys.version_info >= (3, 12) else TracedLines(log)

@@ -1,7 +1,12 @@
 """The line clock of Python 3.12 and later: `sys.monitoring`, on the code objects of the user's project alone.
 
-In: the thread that trains. Out: events in a log. A library's code object costs one call per step, a user's line
-at most `CAP` events per step; what is beyond is switched off by the interpreter itself until the next step.
+In: the thread that trains. Out: events in a log. A user's line costs at most `CAP` events per step; what is beyond is
+switched off by the interpreter itself until the next step.
+
+Code of libraries is left as it is. Events that begin a function are switched on in each code object of the project
+(`project_code`), and what happens within it when it begins for the first time. An event for the whole interpreter
+would change every code object that runs: CPython 3.12 takes joined instructions (`LOAD_FAST__LOAD_FAST`) apart in code
+that it monitors, and never joins them again. The two that come with exceptions change none.
 """
 
 from __future__ import annotations
@@ -13,8 +18,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from tracelens.capture.inside import superinstructions
 from tracelens.capture.inside.line_log import CAP, CODE_SHIFT, ENTER, KIND_BITS, LEAVE, LINE, LineEventLog
+from tracelens.capture.inside.project_code import ProjectCode
 from tracelens.capture.inside.user_frames import is_users
 
 TOOLS = (4, 3)
@@ -27,13 +32,13 @@ class MonitoredLines:
 
     clock = "monitoring"
 
-    def __init__(self, log: LineEventLog) -> None:
+    def __init__(self, log: LineEventLog, project: ProjectCode) -> None:
         self._log = log
+        self._project = project
         self._thread = threading.get_ident()
         self._tool: int | None = None
-        self._local: list[CodeType] = []
-        self._others: dict[int, CodeType] = {}
-        """Code of libraries that was met, by id."""
+        self._local: dict[int, CodeType] = {}
+        """Code that has events of its own, by `id`."""
 
     def start(self) -> str | None:
         """Arm the clock; or say why it cannot be."""
@@ -44,17 +49,20 @@ class MonitoredLines:
         monitoring.use_tool_id(self._tool, NAME)
         for event, callback in self._callbacks().items():
             monitoring.register_callback(self._tool, event, callback)
+        self._project.look_again()
+        # PY_RESUME: a generator that began before the clock did.
+        begins = monitoring.events.PY_START | monitoring.events.PY_RESUME
+        for code in self._project.codes.values():
+            self._watch(code, begins)
         return None
 
     def open(self) -> None:
         """Let events come, once the frames that run already are in the log."""
         monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
         for code in self._log.codes:
-            self._watch(code)
+            self._watch_inside(code)
         monitoring.restart_events()
-        events = monitoring.events
-        # PY_RESUME: a generator that began before the clock did.
-        monitoring.set_events(self._tool, events.PY_START | events.PY_RESUME | events.PY_UNWIND | events.PY_THROW)
+        monitoring.set_events(self._tool, monitoring.events.PY_UNWIND | monitoring.events.PY_THROW)
 
     def step(self) -> None:
         """Every location may report again."""
@@ -71,21 +79,19 @@ class MonitoredLines:
         monitoring.set_events(tool, 0)
         for event in self._callbacks():
             monitoring.register_callback(tool, event, None)
-        others, self._others = tuple(self._others.values()), {}
-        for code in others:  # brought up to date now; it would be at its next call, and lose what is put back below
-            monitoring.set_local_events(tool, code, monitoring.events.PY_RETURN)
-        for code in (*self._local, *others):
+        local, self._local = self._local, {}
+        for code in local.values():
             monitoring.set_local_events(tool, code, 0)
         monitoring.free_tool_id(tool)
-        superinstructions.restore((*self._local, *others))
         return None
 
-    def _watch(self, code: CodeType) -> None:
-        monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
-        events = monitoring.events
-        wanted = events.LINE | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD
-        monitoring.set_local_events(self._tool, code, wanted)
-        self._local.append(code)
+    def _watch_inside(self, code: CodeType) -> None:
+        events = sys.monitoring.events  # type: ignore[attr-defined,unused-ignore]
+        self._watch(code, events.LINE | events.PY_START | events.PY_RESUME | events.PY_RETURN | events.PY_YIELD)
+
+    def _watch(self, code: CodeType, events: int) -> None:
+        sys.monitoring.set_local_events(self._tool, code, events)  # type: ignore[attr-defined,unused-ignore]
+        self._local[id(code)] = code
 
     def _callbacks(self) -> dict[int, Callable[..., Any]]:
         """By event. The interpreter cannot switch off the two that come with exceptions."""
@@ -129,14 +135,11 @@ class MonitoredLines:
         log, thread = self._log, self._thread
         index, counts, add_time, add_key = log.index, log.counts, log.times.append, log.keys.append
         clock, ident, meet = time.perf_counter_ns, threading.get_ident, self._meet
-        others = self._others if superinstructions.NEEDED else None
 
         def boundary(code: CodeType, _offset: int, _value: object = None) -> Any:
             known = index.get(id(code))
-            if known is None and not is_users(code):
-                if others is not None:
-                    others[id(code)] = code
-                return disable  # for all threads: a library's code is nobody's line
+            if known is None and not is_users(code):  # an exception comes through a library's code
+                return disable
             if ident() != thread:
                 return None
             if known is None:
@@ -159,5 +162,5 @@ class MonitoredLines:
         if self._tool is None or self._log.overflows():
             return None
         position = self._log.add_code(code)
-        self._watch(code)
+        self._watch_inside(code)
         return position

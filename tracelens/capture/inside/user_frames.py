@@ -29,9 +29,14 @@ _users: dict[str, bool] = {}  # by file name: a code object takes longer to hash
 
 def is_users(code: CodeType) -> bool:
     """Whether this is code of the user's project: no library, not torch, not generated, not ours."""
-    known = _users.get(code.co_filename)
+    return is_users_file(code.co_filename)
+
+
+def is_users_file(path: str) -> bool:
+    """Whether code with this file name is the user's project's."""
+    known = _users.get(path)
     if known is None:
-        known = _users[code.co_filename] = _is_users_file(code.co_filename)
+        known = _users[path] = _is_users_file(path)
     return known
 
 

@@ -193,6 +193,8 @@ class RecordingWindows:
             self._profiler.stop()
             self._give_up(f"there is no room for the recording: {error}")
             return
+        if self.data.plan.attributed:
+            self.instruments.prepare_clock()
         self.instruments.install_logs()
         self._profiler.start()
         self._enter(Phase.CLEAN)
@@ -220,6 +222,7 @@ class RecordingWindows:
             if not data.plan.attributed:
                 self._owner.completed()
                 return
+            self._profiler.end_step()  # what is installed takes no time of the last clean step
             self.instruments.attribution.install()
             data.loaders.begin_split(str(self._config.get("cwd", "")))
             self._enter(Phase.ATTRIBUTED)
