@@ -30,6 +30,18 @@ def test_a_dropped_one_is_raised_at_the_end_of_the_body() -> None:
     assert went_on
 
 
+def test_a_long_body_asks() -> None:
+    asked = []
+    with pytest.raises(KeyboardInterrupt), interrupts.kept() as check:
+        check()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        asked.append(1)
+        check()
+        asked.append(2)
+    assert asked == [1]
+
+
 def test_an_error_that_was_made_of_it_is_not_shown() -> None:
     with pytest.raises(KeyboardInterrupt) as caught, interrupts.kept():
         try:

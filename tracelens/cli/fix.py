@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,18 +160,25 @@ class _Fix:
 
     def run(self, levers: Sequence[LeverRule]) -> int:
         planning_began = time.monotonic()
-        diagnosis = planned((self.folder,), self.plan_options)
-        answer_s = time.monotonic() - planning_began  # with what was measured it is planned again, or its page is made
-        for name in self.names:
-            chosen_scheme(diagnosis, name)
-        result = self._found(diagnosis, levers, answer_s)
+        with interrupts.kept() as check_interrupt:
+            diagnosis = planned((self.folder,), self.plan_options)
+            answer_s = time.monotonic() - planning_began  # with what was measured it is planned again, or its page made
+            for name in self.names:
+                chosen_scheme(diagnosis, name)
+            result = self._found(diagnosis, levers, answer_s, check_interrupt)
         answer = self._concluded(diagnosis, result)
         self._say(answer)
         return EXIT[answer.outcome]
 
     # ------------------------------------------------------------------------------------------------- measuring
 
-    def _found(self, diagnosis: IllustratedDiagnosis, levers: Sequence[LeverRule], answer_s: float) -> FixResult:
+    def _found(
+        self,
+        diagnosis: IllustratedDiagnosis,
+        levers: Sequence[LeverRule],
+        answer_s: float,
+        check_interrupt: Callable[[], None],
+    ) -> FixResult:
         from tracelens.fixing import stages
         from tracelens.report.shared_machine import shared_machine
 
@@ -181,18 +188,22 @@ class _Fix:
             for sentence in shared_machine(diagnosis).said():
                 output.result(sentence)
         with live_line(until, silent=self.shown.quiet) as line:
+
+            def doing(text: str) -> None:
+                check_interrupt()
+                line.doing(text)
+
             wanted = stages.FixOptions(
                 began=self.effort.began,
                 budget_s=self.effort.budget_s,
                 seed=self.effort.seed,
                 patches=pipeline_options(self.plan_options),
-                progress=line.doing,
+                progress=doing,
                 found=line.found,
                 begun=lambda: self._announce(until),
                 answer_s=answer_s,
             )
-            with interrupts.kept():
-                return stages.find(diagnosis, levers, self.names, wanted)
+            return stages.find(diagnosis, levers, self.names, wanted)
 
     def _announce(self, until: float) -> None:
         if not self.shown.quiet and not self.announced:
