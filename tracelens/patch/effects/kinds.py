@@ -15,11 +15,13 @@ from tracelens.patch.effects import kind as kind_of
 from tracelens.patch.effects import made_by_torch, vocabulary
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.bindings import Binding, Bindings
+from tracelens.patch.effects.certain_uses import own_path
 from tracelens.patch.effects.evidence import Evidence
 from tracelens.patch.effects.holders import HELD, is_settings
+from tracelens.patch.effects.kept_as_made import KeptAsMade
 from tracelens.patch.effects.kind import FULL, ON_HOST, PYTHON, TENSOR, UNKNOWN, Kind, computed, meet, of_method
 from tracelens.patch.effects.memory import HOOKS, LAYER, TooLarge
-from tracelens.patch.effects.names import home
+from tracelens.patch.effects.names import code_of, home
 from tracelens.patch.effects.objects import (
     Activation,
     Class,
@@ -56,6 +58,7 @@ class Kinds:
         self.memory = analysis.memory
         self._bindings = Bindings(analysis)
         self._evidence = Evidence(analysis)
+        self._modules = KeptAsMade(analysis)
         self._assumed: dict[_Variable, Kind | None] = {}
         """Variables that are being followed, with what they are found to be so far; None: nothing yet."""
         self._known: dict[tuple[Place, ast.expr], Kind] = {}
@@ -163,12 +166,13 @@ class Kinds:
 
     def _name(self, unit: Place, node: ast.Name) -> Kind | None:
         where = home(node.id, unit, self.memory)
-        if not isinstance(where, (Module, Activation)):
+        if not isinstance(where, (Module, Activation)) or not own_path(code_of(unit), node):
             return UNKNOWN
         found = self._variable((where, node.id), lambda: self._bindings.of_variable(where, node.id))
         if found is None or found.what:
             return found
-        return self._evidence.of_name(unit, node, len(self._bindings.of_variable(where, node.id))) or found
+        own = where is unit and self._bindings.are_of(unit, node.id)
+        return (self._evidence.of_name(unit, node) if own else None) or found
 
     def _attribute(self, unit: Place, node: ast.Attribute) -> Kind | None:
         owner = self._kind(unit, node.value)
@@ -273,12 +277,12 @@ class Kinds:
         return next((one.full for one in called if isinstance(one, Name) and len(called) == 1), "")
 
     def _of_library(self, unit: Place, node: ast.Call, called: Object) -> Kind:
-        if isinstance(called, Thing) and self.memory.has(HOOKS, HELD):
+        if isinstance(called, Thing) and not self._modules.gives_as_torch(called):
             return UNKNOWN
         if called is LAYER:
             return FULL
         if isinstance(called, Thing):
-            return made_by_torch.by_loss(called, self.memory)
+            return made_by_torch.by_loss(called, self.memory, self._modules.reduces_as_told(called))
         if not isinstance(called, Name) or called.receiver is not None:
             return UNKNOWN
         given = [self._kind(unit, one) or UNKNOWN for one in node.args]
