@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, patch_of, script
+from tests.support.patching import assert_same, patch_of, patched_text, script
+
+pytestmark = pytest.mark.slow
 
 LOOPS = {
     "a text of a format": (
@@ -178,3 +180,41 @@ def test_a_variable_with_the_name_of_a_builtin_is_none(tmp_path: Path) -> None:
     )
     (hunk,) = patch_of(tmp_path, text).hunks
     assert hunk.tier == "safe"
+
+
+NORM = "    optimizer.step()\n    seen.append(engine.norm().item())  # fires\nprint(seen)\n"
+LIKE_TENSORS = {
+    "an engine that takes the loss back": (
+        "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=model)\nseen = []\nfor x, y in loader:\n"
+        "    loss = criterion(model(x), y)\n    engine.backward(loss)\n" + NORM
+    ),
+    "an engine with a function of a tensor's name": (
+        "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=model)\nseen = []\nfor x, y in loader:\n"
+        "    STEP\n    engine.softmax(x)\n" + NORM
+    ),
+    "an engine with a member of a tensor's name": (
+        "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=model)\nseen = []\nfor x, y in loader:\n"
+        "    STEP\n    engine.detach\n" + NORM
+    ),
+    "a tensor of another library": (
+        "import tinygrad\nengine = tinygrad.Tensor([1.0])\nseen = []\nfor x, y in loader:\n"
+        "    STEP\n    engine.backward()\n" + NORM
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIKE_TENSORS)
+def test_what_only_looks_like_a_tensor_is_none(name: str, tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, script(LIKE_TENSORS[name]), checked=False)
+    assert patch.empty or "norm().detach()" not in patched_text(patch)
+
+
+def test_what_a_use_tells_for_certain_is_a_tensor(tmp_path: Path) -> None:
+    text = (
+        "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=model)\nseen = []\nfor x, y in loader:\n"
+        "    loss = engine(x, y)\n    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+        "    seen.append(loss.item())  # fires\nprint(seen)\n"
+    )
+    patch = patch_of(tmp_path, script(text), checked=False)
+    assert "loss.detach()" in patched_text(patch)
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]

@@ -36,17 +36,38 @@ from tracelens.patch.effects.words import words
 
 Unit = Module | Activation
 _NO_TENSORS = (Instance, Function, Method, Class, Module, Name, Container, Generator)
-_SIZE = "size(…)"
-_TENSORS_ONLY = words(
-    f"{_SIZE} backward detach grad_fn is_cuda view_as expand_as unsqueeze masked_fill softmax log_softmax"
+_BARE = words("backward detach contiguous sigmoid relu cpu float double long half bfloat16")
+"""Methods of tensors that are called without a position: `engine.backward(loss)` says nothing of the engine."""
+_BY_DIMENSION = words("size unsqueeze softmax log_softmax permute")
+"""Methods that are told a dimension, by a number that stands there or by `dim=`: `helper.softmax(scores)` is none."""
+_WITH_OTHERS = words("view_as expand_as masked_fill cuda mul_ add_ div_ clamp_ requires_grad_")
+_ATTRIBUTES = words("grad_fn requires_grad")
+_TENSORS_ONLY = words("size backward detach grad_fn view_as expand_as unsqueeze masked_fill softmax log_softmax")
+"""Members that tell a tensor from whatever nobody knows more of.
+
+A word stays where nothing else that is called so has a number to read (`item`, `tolist`, `numpy`, `float()`), so that a
+value that is read and has the member is a tensor. `size(0)`: arrays and tables have a number or a method without
+arguments of that name, graphs are no numbers. `backward()`, `grad_fn`: what has a graph of gradients. `detach()`:
+streams, sockets, finalizers and connections have it, and none is a number. `view_as`, `expand_as`, `unsqueeze`,
+`masked_fill`: words of torch alone (NumPy has `expand_dims`, `reshape`, `where`). `softmax(1)`, `log_softmax(1)`: for
+arrays they are functions. Not among them: `is_cuda`, which packed sequences and storages have, and a storage has
+`tolist`. Libraries that copy torch's tensors have all of these: see `_LIKE_TORCH`.
+"""
+_DATA_TENSORS = _TENSORS_ONLY | words(
+    "cuda cpu float double long half bfloat16 sigmoid relu mul_ add_ div_ clamp_ permute contiguous requires_grad"
+    " requires_grad_"
 )
-"""Members of torch's tensors that no other library's objects have (`size` is a number of arrays); modules have none."""
-_NO_ARRAYS = _TENSORS_ONLY | words(
-    "cuda cpu topk float double long sigmoid mul_ add_ div_ clamp_ permute contiguous gather half bfloat16"
-    " requires_grad requires_grad_ relu tanh"
+"""Members that tell tensors from the other data of known libraries: arrays, numbers, lists and tables.
+
+The same rule; what else of torch has `cpu`, `float` and their like (modules, packed sequences) has no number to read.
+`contiguous` is no method of a `memoryview`. Not among them: `tanh` (sparse matrices and series of polars), `gather`
+(series of polars), `topk` (arrays of dask), `gt` and its like (tables of pandas), `device` (arrays of NumPy 2).
+"""
+_LIKE_TORCH = words(
+    "paddle tinygrad mxnet oneflow mindspore jittor megengine chainer nnabla eagerpy tensordict torchrl torch_geometric"
+    " torch_sparse pytorch3d dgl"
 )
-"""Members that arrays, numbers, lists and tables do not have: they tell tensors from other data of libraries. Tables of
-pandas have `gt` and its like, arrays of NumPy 2 a `device`."""
+"""Libraries whose objects have the same members; in a project that imports one no use says anything."""
 
 
 class Evidence:
@@ -71,8 +92,8 @@ class Evidence:
     def of_method(self, unit: Unit, call: ast.Call) -> bool:
         """Whether something has a method that only tensors have: `model(x).detach()`."""
         assert isinstance(call.func, ast.Attribute)
-        word = _SIZE if _asks_size(call) else call.func.attr
-        return word in _NO_ARRAYS and self._tells(unit, call.func.value, frozenset({word}))
+        word = call.func.attr
+        return _asks_tensor(call, word) and self._tells(unit, call.func.value, frozenset({word}))
 
     def is_of_libraries(self, unit: Unit, node: ast.expr, *methods: str) -> bool:
         """Whether no object that a value can be has such a method of the project."""
@@ -86,12 +107,13 @@ class Evidence:
         objects = self.analysis.value(unit, node)
         if any(isinstance(one, _NO_TENSORS) for one in objects):
             return False  # `np.size(x, 0)`: a library is no tensor
-        if any(isinstance(one, Thing) and one.kind not in ("data", "holder") for one in objects):
+        others = any(isinstance(one, Thing) and one.kind not in ("data", "holder") for one in objects)
+        if others or self._has_others_like_torch:
             return False
         sure = words & _TENSORS_ONLY - self._own_methods
         if not objects or any(isinstance(one, Unknown) or _is_holder(one) for one in objects):
             return bool(sure) and bool(objects)
-        return bool(sure) or bool(words & _NO_ARRAYS and any(map(_is_data, objects)))
+        return bool(sure) or bool(words & _DATA_TENSORS and any(map(_is_data, objects)))
 
     def _goes_back(self, unit: Unit, call: ast.Call) -> bool:
         """`loss.backward()`, or `accelerator.backward(loss)` of a library's object."""
@@ -117,18 +139,39 @@ class Evidence:
         return False
 
     @cached_property
+    def _has_others_like_torch(self) -> bool:
+        return any(not _roots(one.file.tree).isdisjoint(_LIKE_TORCH) for one in self.memory.objects(Module))
+
+    @cached_property
     def _own_methods(self) -> frozenset[str]:
         """The names of all methods of the project's classes; of every one, where a class looks them up itself."""
         out: set[str] = set()
         for made in self.memory.objects(Class):
             if "autograd" not in classes.kinds(made, self.memory, made.module):
                 out |= {name for name in self.memory.fields.get(made, {}) if not name.startswith("<")}
-        out |= {_SIZE} & {f"{name}(…)" for name in out}
         return frozenset(out | (_TENSORS_ONLY if "__getattr__" in out else frozenset()))
 
 
-def _asks_size(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "size" and bool(call.args)
+def _roots(tree: ast.AST | None) -> frozenset[str]:
+    """The libraries that a file imports."""
+    nodes = tuple(ast.walk(tree)) if tree is not None else ()
+    modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    modules += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+    return frozenset(one.partition(".")[0] for one in modules)
+
+
+def _asks_tensor(call: ast.Call, word: str) -> bool:
+    """Whether a method is called as a tensor's method of that name is."""
+    if word in _BARE:
+        return not call.args
+    if word in _BY_DIMENSION:
+        return _is_whole(call.args[0]) if call.args else any(one.arg == "dim" for one in call.keywords)
+    return word in _WITH_OTHERS
+
+
+def _is_whole(node: ast.expr) -> bool:
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def _told(path: Path) -> tuple[str, ast.Call | None]:
@@ -140,8 +183,8 @@ def _told(path: Path) -> tuple[str, ast.Call | None]:
     outermost, outer, parent, name = around[-4:]
     if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
         call = outer if isinstance(outer, ast.Call) and outer.func is parent else None
-        word = _SIZE if call is not None and _asks_size(call) else parent.attr
-        return word, call if call is not None and word == "backward" and not call.args else None
+        told = parent.attr in _ATTRIBUTES or (call is not None and _asks_tensor(call, parent.attr))
+        return parent.attr if told else "", call if told and parent.attr == "backward" else None
     if not isinstance(parent, ast.Call) or parent.args[:1] != [name] or not isinstance(parent.func, ast.Attribute):
         return "", None
     scaled = parent.func.attr == "scale" and isinstance(outer, ast.Attribute) and outer.attr == "backward"

@@ -19,7 +19,18 @@ from tracelens.patch.effects.certain_uses import own_path
 from tracelens.patch.effects.evidence import Evidence
 from tracelens.patch.effects.holders import HELD, is_settings
 from tracelens.patch.effects.kept_as_made import KeptAsMade
-from tracelens.patch.effects.kind import FULL, ON_HOST, PYTHON, TENSOR, UNKNOWN, Kind, computed, meet, of_method
+from tracelens.patch.effects.kind import (
+    FULL,
+    ON_HOST,
+    PYTHON,
+    TENSOR,
+    TENSORS,
+    UNKNOWN,
+    Kind,
+    computed,
+    meet,
+    of_method,
+)
 from tracelens.patch.effects.memory import HOOKS, LAYER, TooLarge
 from tracelens.patch.effects.names import code_of, home
 from tracelens.patch.effects.objects import (
@@ -160,6 +171,8 @@ class Kinds:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return UNKNOWN if isinstance(node.slice, ast.Slice) else PYTHON._replace(type=kind_of.WHOLE)
         owner = self._kind(unit, node.value)
+        if owner is not None and owner.what == TENSORS:
+            return UNKNOWN if isinstance(node.slice, ast.Slice) else FULL
         return Kind(TENSOR, False, owner.type) if owner is not None and owner.what == TENSOR else UNKNOWN
 
     # ------------------------------------------------------------------------------------------- names, attributes
@@ -179,6 +192,8 @@ class Kinds:
         if owner is not None and owner.what == TENSOR:
             known = {"data": owner._replace(own=False), "device": Kind(kind_of.DEVICE), "ndim": PYTHON}
             return known.get(node.attr, FULL if node.attr in ("T", "mT", "real", "imag", "grad") else UNKNOWN)
+        if owner is not None and owner.what == TENSORS and node.attr in ("values", "indices"):
+            return FULL
         objects = self.analysis.value(unit, node.value)
         if objects and all(map(is_settings, objects)):
             plain = all(isinstance(one, Plain) for one in self.analysis.value(unit, node))
@@ -249,7 +264,8 @@ class Kinds:
         if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in node.elts):
             return self._part(unit, node.elts[part[0]], part[1:]) if part[0] < len(node.elts) else UNKNOWN
         if isinstance(node, ast.Call):
-            return self._returned(unit, node, part)
+            several = self._kind(unit, node)
+            return FULL if several is not None and several.what == TENSORS else self._returned(unit, node, part)
         return UNKNOWN
 
     # ------------------------------------------------------------------------------------------------------ calls

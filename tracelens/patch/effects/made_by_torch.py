@@ -26,6 +26,7 @@ from tracelens.patch.effects.kind import (
 from tracelens.patch.effects.losses import TOLD, calls_for_mean, is_loss
 from tracelens.patch.effects.memory import CLASS, Memory
 from tracelens.patch.effects.objects import Name, Thing
+from tracelens.patch.effects.words import words
 
 _NO_TENSORS = (
     *("torch.cuda.", "torch.utils.", "torch.optim.", "torch.device", "torch.no_grad", "torch.get_", "torch.is_"),
@@ -38,6 +39,14 @@ _ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
 _BY_VALUE = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"})
 _FILLED = frozenset({"torch.zeros", "torch.ones", "torch.rand", "torch.randn", "torch.empty"})
 _NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE}
+_MAKES = words(
+    "zeros ones full rand randn randint randperm arange linspace logspace eye empty zeros_like ones_like full_like"
+    " empty_like rand_like randn_like randint_like from_numpy stack cat concat concatenate hstack vstack dstack"
+    " column_stack where einsum normal poisson complex polar cdist cosine_similarity pairwise_distance tensordot"
+    " tensor as_tensor asarray scalar_tensor block_diag bucketize searchsorted trapezoid cov corrcoef"
+    " isin"
+)
+"""Functions of torch that are no methods and give a tensor; the others give texts, types, sizes or several tensors."""
 _OF_TENSORS_TOO = ("linalg.", "special.", "fft.", "Tensor.")
 """Modules of torch whose functions give tensors, as those of torch itself do; others may give anything."""
 
@@ -78,4 +87,4 @@ def _by_torch(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
         owner = given[0] if given[0].what == TENSOR else FULL
         found = of_method(owner, method, given[1:], named)
         return found if "out" not in named else found._replace(own=False)
-    return FULL if "." not in method or method.startswith(_OF_TENSORS_TOO) else UNKNOWN
+    return FULL if method in _MAKES or method.startswith(_OF_TENSORS_TOO) else UNKNOWN
