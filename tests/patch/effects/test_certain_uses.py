@@ -9,6 +9,7 @@ import pytest
 from tracelens.patch.effects.certain_uses import mentions
 
 CERTAIN = (
+    "for b in l:\n w.u\n if f:\n  sys.exit()\n w.n",
     "for b in l:\n w.u\n w.n",
     "for b in l:\n w.n\n w.u",
     "for b in l:\n if f:\n  w.u\n  w.n",
@@ -36,6 +37,10 @@ CERTAIN = (
     "for b in l:\n if w.n:\n  pass\n w.u",
 )
 UNCERTAIN = (
+    "for b in l:\n w.n\n if f:\n  raise E\n w.u",
+    "for b in l:\n w.n\n if f:\n  sys.exit()\n w.u",
+    "for b in l:\n w.n\n for c in d:\n  exit()\n w.u",
+    "for b in l:\n for c in d:\n  pass\n else:\n  w.u\n w.n",
     "for b in l:\n if f:\n  w.u\n w.n",
     "for b in l:\n w.n\n if f:\n  continue\n w.u",
     "for b in l:\n w.n\n for c in d:\n  return\n w.u",

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from tracelens.patch.effects.places import KEPT_TREES, LOOPS, path_to
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, bound_by, nodes_of
+from tracelens.patch.effects.words import words
 
 Path = Sequence[ast.AST]
 KeepsErrors = Callable[[ast.With | ast.AsyncWith], bool]
@@ -34,7 +35,10 @@ _ALWAYS: Mapping[type[ast.AST], tuple[str, ...]] = {
 """The fields of a node whose parts are evaluated whenever it is, where these are not all."""
 _FIRST_ONES: Mapping[type[ast.AST], int] = {ast.BoolOp: 1, ast.Compare: 2}
 """How many of those parts are, where the others are asked for only at times."""
-_JUMPS = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Break, ast.Continue)
+_LEAVES = (ast.Return, ast.Yield, ast.YieldFrom, ast.Await, ast.Raise)
+_JUMPS = (*_LEAVES, ast.Break, ast.Continue)
+_EXITS = words("exit _exit quit abort")
+"""What may end the program in its first batch."""
 
 
 def mentions(code: Code, node: ast.Name, keeps_errors: KeepsErrors, caught: bool) -> Iterator[Path]:
@@ -162,8 +166,13 @@ def _jumps_out(node: ast.AST) -> bool:
         return False
     inner = any(map(_jumps_out, ast.iter_child_nodes(node)))
     if isinstance(node, LOOPS) and inner:
-        return any(isinstance(one, _JUMPS[:4]) for one in ast.walk(node))
-    return inner or isinstance(node, _JUMPS)
+        return any(isinstance(one, _LEAVES) or _is_exit(one) for one in ast.walk(node))
+    return inner or isinstance(node, _JUMPS) or _is_exit(node)
+
+
+def _is_exit(node: ast.AST) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return getattr(called, "attr", getattr(called, "id", "")) in _EXITS
 
 
 def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
