@@ -61,6 +61,8 @@ FLUSHED = "<flushed>"
 """What of a file is on the disk."""
 TEXT = "<text>"
 """What a progress bar says beside how far it is."""
+REMADE = frozenset({"__dict__", "__init__", "__setstate__"})
+"""Members of a library's object by which all of its attributes can be written."""
 RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))
 """What groups of optimizers keep as numbers: who took one has it as it was."""
 _SHOWN = frozenset({"property", "cached_property"})
@@ -175,6 +177,8 @@ class Attributes(ABC):
                 return own | self._of_library(owner.receiver, name, here)
             return own | self._member(f"{owner.full}.{name}", owner.receiver, here)
         if isinstance(owner, Thing):
+            if name in REMADE:
+                self.memory.effect(here.unit, here.node, Effect(WRITES, owner, "*"))
             own = self._field(owner, name, here)
             own |= self.memory.read(REPLACED, name, here.unit)
             if is_holder(owner) and vocabulary.knows(f"<data>.{name}"):  # it may be the array that it seems to be

@@ -51,6 +51,10 @@ class Bindings:
             out += self._handed(home, name)
         return out
 
+    def are_of(self, home: Module | Activation, name: str) -> bool:
+        """Whether all of a variable's bindings but those of its parameters stand in the code whose variable it is."""
+        return all(unit is home for unit, _ in self._stored.get((home, name), ()))
+
     def of_attribute(self, owner: Object, name: str) -> Sequence[Binding]:
         """Every binding of an attribute."""
         if self._by_anybody(name) or self.memory.has(owner, "*"):

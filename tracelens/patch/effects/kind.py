@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tracelens.patch.effects.words import words
 
-TENSOR, NUMBER, ARRAY, DEVICE, DTYPE = "tensor", "number", "array", "device", "dtype"
+TENSOR, TENSORS, NUMBER, ARRAY, DEVICE, DTYPE = "tensor", "tensors", "number", "array", "device", "dtype"
 AT_TIMES = {ARRAY: "array?", NUMBER: "number?"}
 """What is known of a value that is not always the same: no use of it makes a tensor of it."""
 FRACTION, WHOLE, TRUTH = "fraction", "whole", "truth"
@@ -60,6 +60,18 @@ _SUMS, _EXTREMES = words("sum nansum prod"), words("max min amax amin median")
 _TRUTHS = words(
     "eq ne gt ge lt le isnan isfinite isinf isclose logical_and logical_or logical_not logical_xor greater less"
 )
+_PARTS = words("split chunk unbind tensor_split hsplit vsplit sort topk kthvalue mode cummax cummin aminmax")
+"""They give several tensors."""
+_OTHERS = words(
+    "logsumexp dot mm bmm mv matmul outer inner cross kron addmm baddbmm addmv lerp pow float_power fmod remainder"
+    " maximum minimum fmax fmin sign sgn reciprocal tan asin acos atan atan2 sinh cosh erfc erfinv lgamma digamma frac"
+    " logit logaddexp cumprod logcumsumexp diff trace det logdet dist renorm quantile nanquantile scatter scatter_add"
+    " scatter_reduce index_add index_copy index_fill masked_scatter where swapaxes movedim unfold fliplr flipud rot90"
+    " tile repeat_interleave broadcast_to reshape_as diag diag_embed bincount histc argsort bernoulli multinomial"
+    " addcmul addcdiv negative absolute new_zeros new_ones new_full new_tensor new_empty clip ravel zero_ fill_"
+    " copy_ normal_ uniform_ masked_fill_ scatter_ index_fill_"
+)
+"""They give a tensor of which no more is said here."""
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "multiply": "*", "subtract": "-", "divide": "/"}
 NO_TENSOR = words(
     "item tolist numpy size numel nelement dim ndimension stride element_size data_ptr get_device equal allclose"
@@ -71,8 +83,14 @@ _DTYPES = {
     **dict.fromkeys(["long", "int", "short", "int8", "int16", "int32", "int64", "uint8"], WHOLE),
     "bool": TRUTH,
 }
-OF_TENSORS = _SAME | _LIKE | _OTHER_SHAPE | _FRACTIONS | _TRUTHS | _SUMS | _EXTREMES | {*_TO_TYPE, *_REDUCES}
+OF_TENSORS = (
+    _PARTS | _OTHERS | _SAME | _LIKE | _OTHER_SHAPE | _FRACTIONS | _TRUTHS | _SUMS | _EXTREMES | {*_TO_TYPE, *_REDUCES}
+)
 """Methods of which it is known what they give."""
+
+
+_IN_PLACE = _LIKE | _FRACTIONS | ARITHMETIC.keys()
+"""Of these there is a form that changes the tensor: `clamp_`."""
 
 
 def meet(kinds: Iterable[Kind]) -> Kind:
@@ -144,27 +162,32 @@ def of_method(owner: Kind, method: str, given: Sequence[Kind], named: Collection
         return Kind(TENSOR, single, owner.type if "dtype" not in named else "")
     if method in ARITHMETIC and len(given) == 1 and not named:
         return computed(owner, ARITHMETIC[method], given[0])
-    return _of_numbers(owner, method, given, bare, named)
+    return _of_numbers(owner, method, given, named)
 
 
-def _of_numbers(owner: Kind, method: str, given: Sequence[Kind], bare: bool, named: Collection[str]) -> Kind:
+def _of_numbers(owner: Kind, method: str, given: Sequence[Kind], named: Collection[str]) -> Kind:
     if method in _FRACTIONS:
         return Kind(TENSOR, owner.single, FRACTION if owner.type and "dtype" not in named else "", True)
     if method in _TO_TYPE:
         return Kind(TENSOR, owner.single, _TO_TYPE[method], owner.own)
     if method in _TRUTHS:
         return Kind(TENSOR, owner.single and not named and all(one.single for one in given), TRUTH, True)
-    return _reduced(owner, method, bare) if "dtype" not in named else Kind(TENSOR, own=True)
+    found = _reduced(owner, method, given, named)
+    return found if "dtype" not in named or found.what != TENSOR else Kind(TENSOR, own=True)
 
 
-def _reduced(owner: Kind, method: str, bare: bool) -> Kind:
+def _reduced(owner: Kind, method: str, given: Sequence[Kind], named: Collection[str]) -> Kind:
+    bare = not given and not named
     if method in _REDUCES:
         return Kind(TENSOR, bare, _REDUCES[method], True)
     if method in _SUMS:
         return Kind(TENSOR, bare, WHOLE if owner.type in (WHOLE, TRUTH) else owner.type, True)
     if method in _EXTREMES and (bare or method in ("amax", "amin")):
         return Kind(TENSOR, bare, owner.type, True)
-    return FULL
+    if method in _PARTS or (method in _EXTREMES and (named or given[0].what == NUMBER)):
+        return Kind(TENSORS)
+    pairs = method in _EXTREMES and given[0].what == TENSOR
+    return FULL if pairs or method in OF_TENSORS - _EXTREMES or method.rstrip("_") in _IN_PLACE else UNKNOWN
 
 
 def _moved_type(owner: Kind, method: str, given: Sequence[Kind], named: Collection[str]) -> str:

@@ -15,11 +15,24 @@ from tracelens.patch.effects import kind as kind_of
 from tracelens.patch.effects import made_by_torch, vocabulary
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.bindings import Binding, Bindings
+from tracelens.patch.effects.certain_uses import own_path
 from tracelens.patch.effects.evidence import Evidence
 from tracelens.patch.effects.holders import HELD, is_settings
-from tracelens.patch.effects.kind import FULL, ON_HOST, PYTHON, TENSOR, UNKNOWN, Kind, computed, meet, of_method
+from tracelens.patch.effects.kept_as_made import KeptAsMade
+from tracelens.patch.effects.kind import (
+    FULL,
+    ON_HOST,
+    PYTHON,
+    TENSOR,
+    TENSORS,
+    UNKNOWN,
+    Kind,
+    computed,
+    meet,
+    of_method,
+)
 from tracelens.patch.effects.memory import HOOKS, LAYER, TooLarge
-from tracelens.patch.effects.names import home
+from tracelens.patch.effects.names import code_of, home
 from tracelens.patch.effects.objects import (
     Activation,
     Class,
@@ -56,6 +69,7 @@ class Kinds:
         self.memory = analysis.memory
         self._bindings = Bindings(analysis)
         self._evidence = Evidence(analysis)
+        self._modules = KeptAsMade(analysis)
         self._assumed: dict[_Variable, Kind | None] = {}
         """Variables that are being followed, with what they are found to be so far; None: nothing yet."""
         self._known: dict[tuple[Place, ast.expr], Kind] = {}
@@ -157,24 +171,29 @@ class Kinds:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return UNKNOWN if isinstance(node.slice, ast.Slice) else PYTHON._replace(type=kind_of.WHOLE)
         owner = self._kind(unit, node.value)
+        if owner is not None and owner.what == TENSORS:
+            return UNKNOWN if isinstance(node.slice, ast.Slice) else FULL
         return Kind(TENSOR, False, owner.type) if owner is not None and owner.what == TENSOR else UNKNOWN
 
     # ------------------------------------------------------------------------------------------- names, attributes
 
     def _name(self, unit: Place, node: ast.Name) -> Kind | None:
         where = home(node.id, unit, self.memory)
-        if not isinstance(where, (Module, Activation)):
+        if not isinstance(where, (Module, Activation)) or not own_path(code_of(unit), node):
             return UNKNOWN
         found = self._variable((where, node.id), lambda: self._bindings.of_variable(where, node.id))
         if found is None or found.what:
             return found
-        return self._evidence.of_name(unit, node, len(self._bindings.of_variable(where, node.id))) or found
+        own = where is unit and self._bindings.are_of(unit, node.id)
+        return (self._evidence.of_name(unit, node) if own else None) or found
 
     def _attribute(self, unit: Place, node: ast.Attribute) -> Kind | None:
         owner = self._kind(unit, node.value)
         if owner is not None and owner.what == TENSOR:
             known = {"data": owner._replace(own=False), "device": Kind(kind_of.DEVICE), "ndim": PYTHON}
             return known.get(node.attr, FULL if node.attr in ("T", "mT", "real", "imag", "grad") else UNKNOWN)
+        if owner is not None and owner.what == TENSORS and node.attr in ("values", "indices"):
+            return FULL
         objects = self.analysis.value(unit, node.value)
         if objects and all(map(is_settings, objects)):
             plain = all(isinstance(one, Plain) for one in self.analysis.value(unit, node))
@@ -245,7 +264,8 @@ class Kinds:
         if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in node.elts):
             return self._part(unit, node.elts[part[0]], part[1:]) if part[0] < len(node.elts) else UNKNOWN
         if isinstance(node, ast.Call):
-            return self._returned(unit, node, part)
+            several = self._kind(unit, node)
+            return FULL if several is not None and several.what == TENSORS else self._returned(unit, node, part)
         return UNKNOWN
 
     # ------------------------------------------------------------------------------------------------------ calls
@@ -273,12 +293,12 @@ class Kinds:
         return next((one.full for one in called if isinstance(one, Name) and len(called) == 1), "")
 
     def _of_library(self, unit: Place, node: ast.Call, called: Object) -> Kind:
-        if isinstance(called, Thing) and self.memory.has(HOOKS, HELD):
+        if isinstance(called, Thing) and not self._modules.gives_as_torch(called):
             return UNKNOWN
         if called is LAYER:
             return FULL
         if isinstance(called, Thing):
-            return made_by_torch.by_loss(called, self.memory)
+            return made_by_torch.by_loss(called, self.memory, self._modules.reduces_as_told(called))
         if not isinstance(called, Name) or called.receiver is not None:
             return UNKNOWN
         given = [self._kind(unit, one) or UNKNOWN for one in node.args]

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, implicit, vocabulary
+from tracelens.patch.effects.attributes import REMADE
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
@@ -123,6 +124,8 @@ class Library:
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
         if special is not None:
             return special(LibraryCall(called, given, here, self.dispatch))
+        self._hooks(called, given, here)
+        self._made_anew(called, given, here)
         entry = vocabulary.lookup(called.full)
         if entry is None or entry.gives == "unknown":
             if called.receiver is None and vocabulary.is_module(called.full):
@@ -134,7 +137,6 @@ class Library:
         if vocabulary.is_general(called.full):
             self.memory.effect(here.unit, here.node, Effect(GENERAL, None, called.full))
         self._effects(entry, called, given, here)
-        self._hooks(called, given, here)
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, given, here)
         self._show(entry, given.objects | results, here)
         return self.results.result(entry, called, given, results, here) | self._timed(
@@ -279,6 +281,12 @@ class Library:
             named = named_by(receiver)
             if named is not None:  # `vars(settings).update(…)`
                 self.memory.write(named, "*", inside)
+
+    def _made_anew(self, called: Name, given: Arguments, here: Here) -> None:
+        """`nn.MSELoss.__init__(criterion, reduction="none")`"""
+        if called.receiver is None and called.full.rpartition(".")[2] in REMADE:
+            for one in given.positional[0] if given.positional else given.rest:
+                self.memory.effect(here.unit, here.node, Effect(WRITES, one, "*"))
 
     def _hooks(self, called: Name, given: Arguments, here: Here) -> None:
         last = called.full.rpartition(".")[2]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from tracelens.patch.effects.holders import HELD
 from tracelens.patch.effects.kind import (
     DEVICE,
     FRACTION,
@@ -24,9 +23,10 @@ from tracelens.patch.effects.kind import (
     Kind,
     of_method,
 )
+from tracelens.patch.effects.losses import TOLD, calls_for_mean, is_loss
 from tracelens.patch.effects.memory import CLASS, Memory
 from tracelens.patch.effects.objects import Name, Thing
-from tracelens.patch.effects.results import FRESH
+from tracelens.patch.effects.words import words
 
 _NO_TENSORS = (
     *("torch.cuda.", "torch.utils.", "torch.optim.", "torch.device", "torch.no_grad", "torch.get_", "torch.is_"),
@@ -39,34 +39,30 @@ _ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
 _BY_VALUE = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"})
 _FILLED = frozenset({"torch.zeros", "torch.ones", "torch.rand", "torch.randn", "torch.empty"})
 _NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE}
+_MAKES = words(
+    "zeros ones full rand randn randint randperm arange linspace logspace eye empty zeros_like ones_like full_like"
+    " empty_like rand_like randn_like randint_like from_numpy stack cat concat concatenate hstack vstack dstack"
+    " column_stack where einsum normal poisson complex polar cdist cosine_similarity pairwise_distance tensordot"
+    " tensor as_tensor asarray scalar_tensor block_diag bucketize searchsorted trapezoid cov corrcoef"
+    " isin"
+)
+"""Functions of torch that are no methods and give a tensor; the others give texts, types, sizes or several tensors."""
 _OF_TENSORS_TOO = ("linalg.", "special.", "fft.", "Tensor.")
 """Modules of torch whose functions give tensors, as those of torch itself do; others may give anything."""
-_OF_FUNCTIONS, _OF_CLASSES = 2, 1
-"""Arguments by their place among which there is no `reduction`: `F.mse_loss(out, y)`, `nn.CrossEntropyLoss(weight)`."""
 
 
-def by_loss(called: Thing, memory: Memory) -> Kind:
+def by_loss(called: Thing, memory: Memory, as_told: bool) -> Kind:
     """What a call of a loss gives: a mean, unless it was told otherwise where it was made, or is afterwards."""
-    names = [one.full for one in memory.content(called, CLASS) if isinstance(one, Name)]
-    as_made = set(memory.fields.get(called, ())) <= {CLASS, FRESH, HELD}
-    if not isinstance(called.site, ast.Call) or not as_made or len(names) != 1 or not _is_loss(names[0]):
+    names = [one.full if isinstance(one, Name) else "" for one in memory.content(called, CLASS)]
+    if len(names) != 1 or not is_loss(names[0]):
         return UNKNOWN
-    if _last_name(called.site.func) != names[0].rpartition(".")[2]:
-        return UNKNOWN  # `partial(nn.MSELoss, reduction="none")()`: what it was told stands elsewhere
-    before = 0 if names[0].endswith(".HuberLoss") else _OF_CLASSES  # whose first argument is the reduction
-    return LOSS if _reduces(called.site, before) else FULL
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return LOSS if as_told and not memory.has(called, TOLD) else FULL
 
 
 def by_function(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
     """What a function of a library gives."""
     if full.startswith(_FUNCTIONAL):
-        if not _is_loss(full):
-            return FULL
-        return LOSS if _reduces(call, _OF_FUNCTIONS) else FULL
+        return LOSS if is_loss(full) and calls_for_mean(full, call) else FULL
     if full.startswith("torch."):
         return _by_torch(full, call, given)
     if full.startswith(_ARRAYS):
@@ -91,18 +87,4 @@ def _by_torch(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
         owner = given[0] if given[0].what == TENSOR else FULL
         found = of_method(owner, method, given[1:], named)
         return found if "out" not in named else found._replace(own=False)
-    return FULL if "." not in method or method.startswith(_OF_TENSORS_TOO) else UNKNOWN
-
-
-def _is_loss(full: str) -> bool:
-    """A loss of torch, function or module, which is a mean unless it is told otherwise."""
-    name = full.rpartition(".")[2]
-    if full.startswith(_FUNCTIONAL):
-        return name.endswith(("_loss", "cross_entropy", "cross_entropy_with_logits")) or name == "kl_div"
-    return full.startswith("torch.nn.") and name.endswith("Loss")
-
-
-def _reduces(call: ast.Call, positional: int) -> bool:
-    """Whether a loss is told nothing of a value per sample: by a word, by its place, or by `*` and `**`."""
-    words = all(one.arg is not None and "reduc" not in one.arg for one in call.keywords)
-    return words and len(call.args) <= positional and not any(isinstance(one, ast.Starred) for one in call.args)
+    return FULL if method in _MAKES or method.startswith(_OF_TENSORS_TOO) else UNKNOWN

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tracelens.messages import say
+from tracelens.patch.effects.kept_builtins import ALL_BUILTINS, kept
 from tracelens.patch.effects.words import words
 
 _WHOLE = words(
@@ -49,6 +50,8 @@ _METHODS = words(
 )
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = words("__import__ compile delattr eval exec globals memoryview")
+_BY_WORD = _CALLS | words(f"breakpoint dir locals setattr vars {ALL_BUILTINS}")
+"""Builtins that are looked for by their own name where they are called."""
 _FILLS = words("clear pop setdefault update")
 _LAZY = words("chain enumerate filter islice iter map reversed tqdm zip")
 """What goes through its arguments when it is gone through itself."""
@@ -68,6 +71,8 @@ _TORCH = (
     *("torch.from_dlpack", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.mem_get_info"),
 )
 """What waits is a part of the memory that they count."""
+_OF_FRAMES = words("builtins gc inspect sys")
+"""Modules that a library's own modules have, too: `torch.builtins.locals`."""
 _SETTINGS = ("matplotlib.", "torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
 
 
@@ -86,7 +91,8 @@ def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] 
     own = {name for name, full in names.items() if is_own(full)}
     defined = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     file = _File({name: full for name, full in names.items() if name not in own}, frozenset(own | defined))
-    return min((place for node in nodes for place in _unusual(node, file)), default=None)
+    taken = ((one.lineno, say("`{name}` as a value", name=one.id)) for one in kept(tree, _BY_WORD))
+    return min((*taken, *(place for node in nodes for place in _unusual(node, file))), default=None)
 
 
 def hides(full: str) -> bool:
@@ -246,7 +252,7 @@ def _is_known(full: str) -> bool:
     """Whether a name hides nothing. What other libraries do is the vocabulary's matter."""
     module, _, rest = full.partition(".")
     if module not in sys.stdlib_module_names:
-        return not full.startswith(_TORCH)
+        return not full.startswith(_TORCH) and _OF_FRAMES.isdisjoint(rest.split("."))
     inner, _, part = rest.partition(".")
     if part and f"{module}.{inner}" in _PARTS:
         return part.partition(".")[0] in _PARTS[f"{module}.{inner}"]

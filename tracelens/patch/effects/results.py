@@ -17,6 +17,7 @@ from tracelens.patch.effects.callbacks import acts, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, Arguments, Dispatch, Here
 from tracelens.patch.effects.holders import MODULES, is_holder, modules_in
 from tracelens.patch.effects.implicit import LOADED, is_loaded
+from tracelens.patch.effects.losses import TOLD, is_mean
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     CLASS,
@@ -127,6 +128,8 @@ class Results:
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
             self.memory.write(thing, CLASS, {self.memory.make(Name, called.full, None)})
+            if not is_mean(called.full, len(given.positional), given.named, bool(given.rest)):
+                self.memory.write(thing, TOLD, {PLAIN})
         if called.full in _LOADERS and _collates_as_torch(here.node):
             self.memory.write(thing, COLLATED, {PLAIN})
         if kind == "module" and in_place:

@@ -37,7 +37,7 @@ def scope_of(code: Code) -> Scope:
             outer.update(node.names)
         elif isinstance(node, (ast.Yield, ast.YieldFrom)):
             yields = True
-        own.update(_bound(node))
+        own.update(bound_by(node))
     return Scope(frozenset(own - shared - outer), frozenset(shared), yields)
 
 
@@ -66,7 +66,8 @@ def nodes_of(code: Code) -> Iterator[ast.AST]:
             waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
+def bound_by(node: ast.AST) -> Iterator[str]:
+    """The names that a node binds itself."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
         yield node.id
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

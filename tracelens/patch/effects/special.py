@@ -148,24 +148,26 @@ def _getattr(call: LibraryCall) -> Objects:
     return out
 
 
+def _stored_name(call: LibraryCall, position: int) -> str:
+    """The attribute that is stored, by its place in the call; any, where it is no text or stands elsewhere."""
+    as_written = len(call.given.positional) == len(getattr(call.here.node, "args", ()))  # no partial has some of them
+    return (constant(call.here.node, position) if as_written else None) or "*"
+
+
 def _setattr(call: LibraryCall) -> Objects:
-    name = constant(call.here.node, 1)
-    if len(call.given.positional) > 2:
-        call.dispatch.store(
-            call.given.positional[0], name if name is not None else "*", call.given.positional[2], call.here
-        )
+    owners, _, value = (*call.given.positional, *(call.given.rest,) * 3)[:3]
+    call.dispatch.store(owners, _stored_name(call, 1), value, call.here)
     return frozenset({PLAIN})
 
 
 def _plain_setattr(call: LibraryCall) -> Objects:
     """`object.__setattr__(owner, name, value)`, or `super().__setattr__(name, value)`."""
-    receiver = call.name.receiver
-    given = call.given.positional if receiver is None else (frozenset({receiver}), *call.given.positional)
-    name = constant(call.here.node, 1 if receiver is None else 0)
-    if len(given) > 2:
-        for owner in given[0]:
-            call.memory.write(owner, name or "*", given[2])
-            call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, owner, name or "*"))
+    receiver, rest = call.name.receiver, (call.given.rest,) * 3
+    given = (*(() if receiver is None else (frozenset({receiver}),)), *call.given.positional, *rest)
+    name = _stored_name(call, 1 if receiver is None else 0)
+    for owner in given[0]:
+        call.memory.write(owner, name, given[2])
+        call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, owner, name))
     return frozenset({PLAIN})
 
 
@@ -194,6 +196,9 @@ def _vars(call: LibraryCall) -> Objects:
     if not call.given.objects:
         return _locals(call)
     fields = (Instance, Module, Class)
+    for one in call.given.objects:  # who has the dict of a library's object can write all of its attributes
+        if isinstance(one, Thing) and not is_settings(one):
+            call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, one, "*"))
     return NONE.union(
         *(
             call.dispatch.as_dict(o, call.here) if isinstance(o, fields) or is_settings(o) else {o}
