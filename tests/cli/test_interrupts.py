@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 
+from tests.support.places import ROOT
 from tracelens.cli import interrupts
 
 
@@ -87,3 +90,26 @@ def test_a_handler_of_somebody_else_and_other_threads_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert seen == [signal.default_int_handler]
+
+
+EARLY = """
+import os, signal, sys
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "tracelens.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+from tracelens.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.programs
+def test_while_the_commands_are_loaded_it_ends_the_process_without_a_word() -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY], check=False, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+    ignored = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{EARLY}"
+    done = subprocess.run(
+        [sys.executable, "-c", ignored, "--version"], check=False, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0 and done.stdout.startswith("tracelens ")
