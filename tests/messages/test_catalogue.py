@@ -39,7 +39,6 @@ OUT = {
     "patch/deferral/loop_rewrite.py": "written into the user's script",
     "patch/deferral/plain_reads.py": "code that is written",
     "patch/deferral/plain_torch.py": "code that is written",
-    "patch/effects/evidence.py": "names of members",
     "patch/effects/classes.py": "names of classes",
     "patch/effects/from_outside.py": "the name of a place in the memory",
     "patch/effects/library.py": "kinds of data in the vocabulary",

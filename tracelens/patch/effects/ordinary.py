@@ -50,7 +50,7 @@ _METHODS = words(
 )
 """Special methods that run where the text shows it: at a call, an index, a loop, a `with`, a line that is written."""
 _CALLS = words("__import__ compile delattr eval exec globals memoryview")
-_BY_WORD = _CALLS | words(f"breakpoint dir locals setattr vars {ALL_BUILTINS}")
+_BY_WORD = _CALLS | words("breakpoint dir locals setattr vars") | words(ALL_BUILTINS)
 """Builtins that are looked for by their own name where they are called."""
 _FILLS = words("clear pop setdefault update")
 _LAZY = words("chain enumerate filter islice iter map reversed tqdm zip")
