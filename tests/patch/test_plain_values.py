@@ -136,7 +136,8 @@ def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
         "    values.append(loss.item())  # fires\nprint(values)\n"
     )
     patch = patch_of(tmp_path, text, defer(text, 10))
-    assert "[value.item() for value in pending_losses]" in patched_text(patch)
+    assert "values.append(loss_value.item())" in patched_text(patch)
+    assert "if pending_losses:" not in patched_text(patch)
     assert assert_same(tmp_path, text, patch).ending == ""
 
 

@@ -100,11 +100,13 @@ class _List:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether the list has tuples, and each value is read by itself: to take them apart says less than it saves.
+        """Whether each value is read by itself, where it is used: of tuples, which to take apart says less than it
+        saves, and where one shape and one type of all values are not known.
 
         The first read waits for the GPU; the others find their numbers there, in some microseconds each.
         """
-        return len(self.run.captures) > 1
+        captures = self.run.captures
+        return len(captures) > 1 or not self._stacks(captures[0])
 
     def _stacks(self, capture: Capture) -> bool:
         return value_types.stacks(capture.value, self.facts)
