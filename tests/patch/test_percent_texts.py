@@ -1,4 +1,4 @@
-"""`"%d %f" % (step, total)`: what is shown beside a sum that waits is what it was, and a loaded model's loss is a number."""
+"""`"%d %f" % (step, total)`: what is shown beside a sum that waits is what it was, also of a model out of a file."""
 
 from __future__ import annotations
 

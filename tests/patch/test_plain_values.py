@@ -141,6 +141,35 @@ def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
     assert assert_same(tmp_path, text, patch).ending == ""
 
 
+AS_ARRAYS = {
+    "a list": "losses.append(loss.detach().cpu().numpy())",
+    "a list, beside its number": "losses.append((loss.detach().cpu().numpy(), loss.item()))",
+    "a sum": "total += loss.data.cpu().numpy()",
+    "a sum of what it is computed to": "total = total + 2 * loss.cpu().detach().numpy()",
+}
+
+
+@pytest.mark.parametrize("name", AS_ARRAYS)
+def test_an_array_of_a_loss_waits_without_a_helper(name: str, tmp_path: Path) -> None:
+    text = script(
+        f"def train():\n    losses, total = [], 0.0\n    for x, y in loader:\n        STEP\n"
+        f"        {AS_ARRAYS[name]}  # fires\n    print(losses, total, [type(one) for one in losses], type(total))\n"
+        "    return total\ntrain()\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert [one.path.name for one in patch.files] == ["train.py"], patch.declined
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+def test_an_array_of_many_numbers_waits_with_a_helper(tmp_path: Path) -> None:
+    text = script(
+        "seen = []\nfor x, y in loader:\n    STEP\n    seen.append(model(x).detach().cpu().numpy())  # fires\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert len(patch.files) == 2
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
 CHANGES = {
     "a step": "other.step()",
     "a function": "wipe()",

@@ -33,6 +33,9 @@ Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
 _REDUCES = frozenset({"sum", "mean"})
 """Methods whose result is memory of its own, which nothing else changes."""
+_ONE_BY_ONE = ("item", "numpy")
+_ARRAY = ".cpu().numpy()"
+"""Makes an array of a loss, one without dimensions."""
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
 """Names for one of the tensors of a list, of which a file has some already."""
 _MOST_LINES_TWICE = 2
@@ -109,7 +112,7 @@ class _List:
         return len(captures) > 1 or not self._stacks(captures[0])
 
     def _stacks(self, capture: Capture) -> bool:
-        return value_types.stacks(capture.value, self.facts)
+        return capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
 
     def _numbers(self, capture: Capture, name: str) -> str:
         """One read of all values where each is known to have one shape and one type; else each as the script read it,
@@ -120,7 +123,7 @@ class _List:
             return f"torch.stack({name}).tolist()"
         taken = {*self.facts.taken, *(each.name for each in self.run.captures)}
         one = next((word for word in _ELEMENTS if word not in taken), None) or unused_name("value", taken)
-        return f"[{one}.item() for {one} in {name}]"
+        return f"[{_read(capture, one)} for {one} in {name}]"
 
     def _extended(self) -> str | None:
         """`losses.extend(…)` for `losses.append(loss.item())`, where `losses` is a list and nothing else."""
@@ -132,7 +135,7 @@ class _List:
         if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1):
             return None
         target, capture = call.func.value, self.run.captures[0]
-        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read != "item":
+        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read not in _ONE_BY_ONE:
             return None
         values = list(value_types.values_of(target.value, self.facts))
         lists = bool(values) and all(isinstance(value, cst.List) for value in values)
@@ -142,7 +145,13 @@ class _List:
 
 def _read_in_place(capture: Capture) -> Capture:
     """A value that its only place reads: `losses.update(loss_value.item(), n)`."""
-    return replace(capture, name=f"{capture.name}.item()") if capture.read and len(capture.nodes) == 1 else capture
+    once = capture.read and len(capture.nodes) == 1
+    return replace(capture, name=_read(capture, capture.name)) if once else capture
+
+
+def _read(capture: Capture, name: str) -> str:
+    """What a value is read by, under a name."""
+    return f"{name}{_ARRAY if capture.read == 'numpy' else '.item()'}"
 
 
 @dataclass(frozen=True)
