@@ -141,6 +141,29 @@ def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
     assert assert_same(tmp_path, text, patch).ending == ""
 
 
+SHORT = {
+    "a sum": ("total += loss.item()  # fires", "for loss_value in pending_losses:\n    total += loss_value.item()\n"),
+    "two sums": (
+        "total += loss.item()  # fires\n    total += 2 * loss.item()  # fires",
+        "for loss_value in [value.item() for value in pending_losses]:\n"
+        "    total += loss_value\n    total += 2 * loss_value\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_values_of_unknown_shape_are_read_without_asking_for_any(name: str, tmp_path: Path) -> None:
+    body, written = SHORT[name]
+    text = script(
+        "def halved(out, y):\n    return criterion(out, y).reshape(y.shape[:0]) / 2\ntotal = 0.0\n"
+        "for x, y in loader:\n    optimizer.zero_grad()\n    loss = halved(model(x), y)\n    loss.backward()\n"
+        f"    optimizer.step()\n    {body}\nprint(total)\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert written in patched_text(patch).replace("  # fires", "")
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
 AS_ARRAYS = {
     "a list": "losses.append(loss.detach().cpu().numpy())",
     "a list, beside its number": "losses.append((loss.detach().cpu().numpy(), loss.item()))",

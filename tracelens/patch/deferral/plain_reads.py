@@ -104,10 +104,16 @@ class _List:
     @property
     def one_by_one(self) -> bool:
         """Whether each value is read by itself, where it is used: of tuples, which to take apart says less than it
-        saves, and where one shape and one type of all values are not known.
+        saves, and of a single use where one shape and one type of all values are not known.
 
         The first read waits for the GPU; the others find their numbers there, in some microseconds each.
         """
+        captures = self.run.captures
+        return len(captures) > 1 or (len(captures[0].nodes) == 1 and self.may_be_empty)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the list is read as well where nothing is in it: a stack of nothing is an error."""
         captures = self.run.captures
         return len(captures) > 1 or not self._stacks(captures[0])
 
@@ -236,7 +242,7 @@ class _Writer:
         module = [name for name in shared if name not in outer]
         out += f"{inner}global {', '.join(module)}\n" if module else ""
         for one in self.lists:
-            if one.one_by_one:
+            if one.may_be_empty:
                 out += f"{one.read(inner)}{inner}{one.name}.clear()\n"
             else:
                 out += f"{inner}if {one.name}:\n{one.read(inner + self.unit)}{inner}{self.unit}{one.name}.clear()\n"
@@ -252,7 +258,7 @@ class _Writer:
     def _if_any(self, one: _List, indent: str, comments: bool, again: bool) -> str:
         """The list read, if anything is in it; emptied where more may follow (`again`)."""
         inner = indent + self.unit
-        if one.one_by_one:
+        if one.may_be_empty:
             return one.read(indent, comments) + (f"{indent}{one.name}.clear()\n" if again else "")
         clear = f"{inner}{one.name}.clear()\n" if again else ""
         return f"{indent}if {one.name}:\n{one.read(inner, comments)}{clear}"
