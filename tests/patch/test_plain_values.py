@@ -136,7 +136,60 @@ def test_a_loss_with_dimensions_in_some_batches(tmp_path: Path) -> None:
         "    values.append(loss.item())  # fires\nprint(values)\n"
     )
     patch = patch_of(tmp_path, text, defer(text, 10))
-    assert "[value.item() for value in pending_losses]" in patched_text(patch)
+    assert "values.append(loss_value.item())" in patched_text(patch)
+    assert "if pending_losses:" not in patched_text(patch)
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+SHORT = {
+    "a sum": ("total += loss.item()  # fires", "for loss_value in pending_losses:\n    total += loss_value.item()\n"),
+    "two sums": (
+        "total += loss.item()  # fires\n    total += 2 * loss.item()  # fires",
+        "for loss_value in [value.item() for value in pending_losses]:\n"
+        "    total += loss_value\n    total += 2 * loss_value\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_values_of_unknown_shape_are_read_without_asking_for_any(name: str, tmp_path: Path) -> None:
+    body, written = SHORT[name]
+    text = script(
+        "def halved(out, y):\n    return criterion(out, y).reshape(y.shape[:0]) / 2\ntotal = 0.0\n"
+        "for x, y in loader:\n    optimizer.zero_grad()\n    loss = halved(model(x), y)\n    loss.backward()\n"
+        f"    optimizer.step()\n    {body}\nprint(total)\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert written in patched_text(patch).replace("  # fires", "")
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+AS_ARRAYS = {
+    "a list": "losses.append(loss.detach().cpu().numpy())",
+    "a list, beside its number": "losses.append((loss.detach().cpu().numpy(), loss.item()))",
+    "a sum": "total += loss.data.cpu().numpy()",
+    "a sum of what it is computed to": "total = total + 2 * loss.cpu().detach().numpy()",
+}
+
+
+@pytest.mark.parametrize("name", AS_ARRAYS)
+def test_an_array_of_a_loss_waits_without_a_helper(name: str, tmp_path: Path) -> None:
+    text = script(
+        f"def train():\n    losses, total = [], 0.0\n    for x, y in loader:\n        STEP\n"
+        f"        {AS_ARRAYS[name]}  # fires\n    print(losses, total, [type(one) for one in losses], type(total))\n"
+        "    return total\ntrain()\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert [one.path.name for one in patch.files] == ["train.py"], patch.declined
+    assert assert_same(tmp_path, text, patch).ending == ""
+
+
+def test_an_array_of_many_numbers_waits_with_a_helper(tmp_path: Path) -> None:
+    text = script(
+        "seen = []\nfor x, y in loader:\n    STEP\n    seen.append(model(x).detach().cpu().numpy())  # fires\n"
+    )
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    assert len(patch.files) == 2
     assert assert_same(tmp_path, text, patch).ending == ""
 
 

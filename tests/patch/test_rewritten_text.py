@@ -162,12 +162,12 @@ def test_new_names_avoid_the_names_of_the_file(tmp_path: Path) -> None:
 
 METHODS = {
     "of a list": (
-        "seen.append(loss.detach().cpu().numpy())  # fires",
-        "ahead.defer(seen.append, ahead.numpy(loss))  # fires",
+        "seen.append(out.detach().cpu().numpy())  # fires",
+        "ahead.defer(seen.append, ahead.numpy(out))  # fires",
     ),
     "with constants": (
-        "meter.add('loss', loss.detach().cpu().numpy(), 2)  # fires",
-        "ahead.defer(meter.add, 'loss', ahead.numpy(loss), 2)  # fires",
+        "meter.add('out', out.detach().cpu().numpy(), 2)  # fires",
+        "ahead.defer(meter.add, 'out', ahead.numpy(out), 2)  # fires",
     ),
 }
 _METER = """
@@ -175,7 +175,7 @@ class Meter:
     def __init__(self):
         self.rows = []
     def add(self, name, value, times):
-        self.rows.append((name, float(value) * times))
+        self.rows.append((name, float(value.sum()) * times))
 meter, seen = Meter(), []
 """
 
@@ -183,7 +183,7 @@ meter, seen = Meter(), []
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_that_is_called_waits_by_itself(name: str, tmp_path: Path) -> None:
     line, wanted = METHODS[name]
-    text = script(f"{_METER}for x, y in loader:\n    STEP\n    {line}\nprint(seen, meter.rows)\n")
+    text = script(f"{_METER}for x, y in loader:\n    STEP\n    out = model(x)\n    {line}\nprint(seen, meter.rows)\n")
     patch = patch_of(tmp_path, text)
     assert wanted in patched_text(patch)
     assert patched_text(patch).count("def ") == text.count("def ")

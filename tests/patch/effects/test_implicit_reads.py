@@ -78,3 +78,43 @@ def test_a_loader_asks_a_data_set_for_samples_and_no_more() -> None:
     assert asked(two_files(Case(body, f"{STATE}\n{code}"), SURROUNDINGS["function"])).tier == "safe"
     loud = code.replace("return 4", "return print(state.total) or 4")
     assert asked(two_files(Case(body, f"{STATE}\n{loud}"), SURROUNDINGS["function"])).tier != "safe"
+
+
+SHOWN = {
+    "a function in a list": "'%s %.2f' % (peek, i)",
+    "a function": "'%s' % peek",
+    "an iterator": "'%s' % (map(peek, [i]),)",
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_text_calls_no_function_that_it_shows(name: str) -> None:
+    code = "def peek(*n):\n    return state.total\n"
+    body = f"STEP\nstate.total += loss.item()  # later\nrows.append({SHOWN[name]})"
+    case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows, state.total)")
+    found = asked(two_files(case, SURROUNDINGS["function"]))
+    assert found.tier == "safe", found
+
+
+ASKED = {
+    "an object that shows itself, in a list": ("__str__", "'%s %.2f' % (peek, i)"),
+    "an object that is a number": ("__float__", "'%.2f' % peek"),
+    "an object that is a number, in a list": ("__index__", "'%s %x' % (i, peek)"),
+    "an object that has values by key": ("__getitem__", "'%(loss)s' % peek"),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_text_asks_the_objects_that_it_shows(name: str) -> None:
+    method, shown = ASKED[name]
+    code = f"class Peek:\n    def {method}(self, *key):\n        return state.total\npeek = Peek()\n"
+    body = f"STEP\nstate.total += loss.item()  # later\nrows.append({shown})"
+    case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows, state.total)")
+    assert asked(two_files(case, SURROUNDINGS["function"])).tier == "refused"
+
+
+def test_a_text_asks_the_factory_of_a_dict_for_what_it_lacks() -> None:
+    code = "import collections\ndef peek():\n    return state.total\npeeks = collections.defaultdict(peek)\n"
+    body = "STEP\nstate.total += loss.item()  # later\nrows.append('%(loss)s' % peeks)"
+    case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows, state.total)")
+    assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"

@@ -239,6 +239,7 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
         "formatted": value_types.has_no_dimensions(value, facts),  # the text of a vector is more than its number
+        "numpy": len(capture.nodes) == 1 and value_types.has_no_dimensions(value, facts),  # each array is its own
     }
     return known.get(capture.read, False) and tensor
 

@@ -33,6 +33,9 @@ Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
 _REDUCES = frozenset({"sum", "mean"})
 """Methods whose result is memory of its own, which nothing else changes."""
+_ONE_BY_ONE = ("item", "numpy")
+_ARRAY = ".cpu().numpy()"
+"""Makes an array of a loss, one without dimensions."""
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
 """Names for one of the tensors of a list, of which a file has some already."""
 _MOST_LINES_TWICE = 2
@@ -100,14 +103,22 @@ class _List:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether the list has tuples, and each value is read by itself: to take them apart says less than it saves.
+        """Whether each value is read by itself, where it is used: of tuples, which to take apart says less than it
+        saves, and of a single use where one shape and one type of all values are not known.
 
         The first read waits for the GPU; the others find their numbers there, in some microseconds each.
         """
-        return len(self.run.captures) > 1
+        captures = self.run.captures
+        return len(captures) > 1 or (len(captures[0].nodes) == 1 and self.may_be_empty)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether the list is read as well where nothing is in it: a stack of nothing is an error."""
+        captures = self.run.captures
+        return len(captures) > 1 or not self._stacks(captures[0])
 
     def _stacks(self, capture: Capture) -> bool:
-        return value_types.stacks(capture.value, self.facts)
+        return capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
 
     def _numbers(self, capture: Capture, name: str) -> str:
         """One read of all values where each is known to have one shape and one type; else each as the script read it,
@@ -118,7 +129,7 @@ class _List:
             return f"torch.stack({name}).tolist()"
         taken = {*self.facts.taken, *(each.name for each in self.run.captures)}
         one = next((word for word in _ELEMENTS if word not in taken), None) or unused_name("value", taken)
-        return f"[{one}.item() for {one} in {name}]"
+        return f"[{_read(capture, one)} for {one} in {name}]"
 
     def _extended(self) -> str | None:
         """`losses.extend(…)` for `losses.append(loss.item())`, where `losses` is a list and nothing else."""
@@ -130,7 +141,7 @@ class _List:
         if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1):
             return None
         target, capture = call.func.value, self.run.captures[0]
-        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read != "item":
+        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read not in _ONE_BY_ONE:
             return None
         values = list(value_types.values_of(target.value, self.facts))
         lists = bool(values) and all(isinstance(value, cst.List) for value in values)
@@ -140,7 +151,13 @@ class _List:
 
 def _read_in_place(capture: Capture) -> Capture:
     """A value that its only place reads: `losses.update(loss_value.item(), n)`."""
-    return replace(capture, name=f"{capture.name}.item()") if capture.read and len(capture.nodes) == 1 else capture
+    once = capture.read and len(capture.nodes) == 1
+    return replace(capture, name=_read(capture, capture.name)) if once else capture
+
+
+def _read(capture: Capture, name: str) -> str:
+    """What a value is read by, under a name."""
+    return f"{name}{_ARRAY if capture.read == 'numpy' else '.item()'}"
 
 
 @dataclass(frozen=True)
@@ -225,7 +242,7 @@ class _Writer:
         module = [name for name in shared if name not in outer]
         out += f"{inner}global {', '.join(module)}\n" if module else ""
         for one in self.lists:
-            if one.one_by_one:
+            if one.may_be_empty:
                 out += f"{one.read(inner)}{inner}{one.name}.clear()\n"
             else:
                 out += f"{inner}if {one.name}:\n{one.read(inner + self.unit)}{inner}{self.unit}{one.name}.clear()\n"
@@ -241,7 +258,7 @@ class _Writer:
     def _if_any(self, one: _List, indent: str, comments: bool, again: bool) -> str:
         """The list read, if anything is in it; emptied where more may follow (`again`)."""
         inner = indent + self.unit
-        if one.one_by_one:
+        if one.may_be_empty:
             return one.read(indent, comments) + (f"{indent}{one.name}.clear()\n" if again else "")
         clear = f"{inner}{one.name}.clear()\n" if again else ""
         return f"{indent}if {one.name}:\n{one.read(inner, comments)}{clear}"

@@ -22,6 +22,7 @@ from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.loops import BUILTINS, Blocked, Suspected
 from tracelens.patch.loop.sites import reads_in
 
+_TABLES = frozenset({"csv.writer", "csv.DictWriter"})
 _SHOWS_BESIDE_A_BAR = words("set_postfix set_postfix_str set_description set_description_str")
 """Methods of progress bars alone: what they are given is text."""
 
@@ -69,7 +70,20 @@ class StatementCaptures(ExpressionCaptures):
             self._arguments(cst.ensure_type(item.item, cst.Call))
         self.state |= rebound(node)
         for statement in node.body.body:
-            self.statement(cst.ensure_type(statement, cst.SimpleStatementLine))
+            line = cst.ensure_type(statement, cst.SimpleStatementLine)
+            if (table := self._table(line)) is not None:
+                self._arguments(table)
+            else:
+                self.statement(line)
+
+    def _table(self, line: cst.SimpleStatementLine) -> cst.Call | None:
+        """`writer = csv.writer(file)`: what writes rows into the file that is open."""
+        made = line.body[0] if len(line.body) == 1 else None
+        call = made.value if isinstance(made, cst.Assign) else None
+        if not isinstance(call, cst.Call) or self.facts.names.qualified(call.func) not in _TABLES:
+            return None
+        self.state |= rebound(line.body[0])
+        return call
 
     def _branch(self, node: cst.If) -> None:
         outer = self._definite

@@ -249,14 +249,14 @@ class Expressions:
         out |= self.dispatch.special(right, (f"__r{name}__",), Arguments((left,)), here)
         if operator is ast.Mod:
             texts = self.dispatch.special(right, _TEXT, Arguments((frozenset({PLAIN}),)), here)
-            texts |= self._run(right, implicit.PASS, node)
+            texts |= self._run(right, implicit.TEXT, node) | self._run(right, implicit.NUMBERS, node)
+            texts |= self._run(implicit.asked_for_keys(right, self.memory), implicit.PASS, node)
             out |= durations.timed(right | texts, self.memory)
         out |= durations.computed(left, operator, right, node, self.memory)
         if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
             self.memory.effect(self.unit, node, Effect(CLOCK))
-        held = [one for one in both if isinstance(one, Container)]
-        if held and operator is not ast.Mod:  # a text holds nothing
-            out |= self._holding(node, self.dispatch.passes(held, here))
+        held = [one for one in both if isinstance(one, Container) and operator is not ast.Mod]  # a text holds nothing
+        out |= self._holding(node, self.dispatch.passes(held, here)) if held else NONE
         if any(isinstance(one, (Thing, Name)) for one in both):
             out |= {DATA}
         hidden = frozenset(one for one in both if isinstance(one, Unknown))

@@ -97,6 +97,12 @@ def within(one: Object, memory: Memory, unit: Unit) -> Objects:
     return memory.found(one, _within, unit)
 
 
+def asked_for_keys(objects: Objects, memory: Memory) -> Objects:
+    """Of what stands right of `%`, what may run code to find the value of a key: a list or a function is only shown."""
+    made = (one for one in objects if not isinstance(one, Container) or memory.has(one, _FACTORY))
+    return frozenset(one for one in made if not is_function(one))
+
+
 def is_active(one: Object) -> bool:
     """Whether code of the project can run that belongs to an object."""
     return isinstance(one, (Generator, Instance)) or is_lazy(one) or is_function(one) or is_loaded(one)

@@ -1,15 +1,87 @@
 """What of a statement that runs later can be evaluated where the statement stands: all that its results do not touch.
 
-In: the statements of a loop that run later. Out: the pieces of them whose values are kept. The patcher keeps the same;
-this is for the question asked without one.
+In: the statements of a loop that run later. Out: the pieces of them whose values are kept, and what the statements do
+with all that is not. The patcher keeps the same pieces; `evaluated_in_place` is for the question asked without one.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
 
+from tracelens.patch.effects.analysis import Analysis
+from tracelens.patch.effects.deeds import Deed
+from tracelens.patch.effects.objects import READS, Activation, Callbacks, Container, Module, Name, Object, Plain
 from tracelens.patch.effects.places import Span, span_of
+
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.JoinedStr, ast.FormattedValue)
+
+
+class KeptValues:
+    """The pieces of the statements of one unit whose values are kept where the statements stand.
+
+    What is kept cannot change until they run: it is copied, or the statement is not put off.
+    """
+
+    def __init__(self, analysis: Analysis, unit: Module | Activation, spans: tuple[Span, ...]) -> None:
+        self.analysis, self.unit, self.spans = analysis, unit, spans
+
+    def holds(self, node: ast.AST) -> bool:
+        return any(span.holds(node) for span in self.spans)
+
+    def left_of(self, deed: Deed) -> Iterator[Deed]:
+        """The deed without what a library's function or Python itself looks at of kept values."""
+        if deed.effect.kind != READS or deed.at in self.calls_of_the_project:
+            yield deed
+        elif isinstance(deed.at, ast.Tuple) and self._is_made_there(deed.effect.target, deed.at):
+            for part in deed.at.elts:
+                found = (deed.effect._replace(target=one) for one in self._values(part))
+                perhaps = deed.perhaps or (self.holds(part) and _is_read(part))
+                yield from (replace(deed, effect=one, perhaps=perhaps) for one in found)
+        elif not self._is_of_kept_values(deed):
+            yield deed
+
+    @cached_property
+    def calls_of_the_project(self) -> frozenset[ast.AST]:
+        """The nodes that call functions of the project themselves."""
+        calls = self.analysis.memory.summaries[self.unit].calls
+        return frozenset(node for node, called in calls if not isinstance(called, Callbacks))
+
+    def _is_made_there(self, target: Object | None, display: ast.Tuple) -> bool:
+        """Whether an object is the tuple that is shown, `"%d %f" % (step, loss)`: it is that of its parts."""
+        plain = not any(isinstance(part, ast.Starred) for part in display.elts)
+        return plain and isinstance(target, Container) and target.site is display
+
+    def _values(self, part: ast.expr) -> Iterator[Object]:
+        yield from (one for one in self.analysis.value(self.unit, part) if not isinstance(one, Plain))
+
+    def _is_of_kept_values(self, deed: Deed) -> bool:
+        if isinstance(deed.at, ast.BinOp):
+            return self._is_made_of_kept(deed.at.left) and self._is_made_of_kept(deed.at.right)
+        call = deed.at if isinstance(deed.at, ast.Call) else None
+        if call is None or not all(map(self._is_made_of_kept, (*call.args, *(word.value for word in call.keywords)))):
+            return False
+        return deed.effect.target not in self._receivers(call)
+
+    def _receivers(self, call: ast.Call) -> frozenset[Object | None]:
+        """The objects whose method the call may be."""
+        called = self.analysis.value(self.unit, call.func)
+        return frozenset(one.receiver for one in called if isinstance(one, Name))
+
+    def _is_made_of_kept(self, node: ast.expr) -> bool:
+        """Whether a value is kept, or put together of such without a call: `[state]`."""
+        if self.holds(node) or isinstance(node, ast.Constant):
+            return True
+        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        return isinstance(node, _DISPLAYS) and all(map(self._is_made_of_kept, parts))
+
+
+def _is_read(node: ast.expr) -> bool:
+    """Whether a value is the number of a tensor, unless its method is another one of that name."""
+    method = node.func if isinstance(node, ast.Call) and not node.args else None
+    return isinstance(method, ast.Attribute) and method.attr == "item"
 
 
 def evaluated_in_place(statements: Sequence[ast.AST]) -> tuple[Span, ...]:

@@ -21,7 +21,7 @@ from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
 from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.identity import Identities
-from tracelens.patch.effects.kept import evaluated_in_place
+from tracelens.patch.effects.kept import KeptValues, evaluated_in_place
 from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
 from tracelens.patch.effects.objects import (
     BAR,
@@ -45,7 +45,6 @@ from tracelens.patch.effects.objects import (
     Effect,
     Module,
     Name,
-    Object,
     Unknown,
 )
 from tracelens.patch.effects.places import Loop, Span, loop_at, nodes_in, path_to, span_of
@@ -67,7 +66,6 @@ from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_ba
 from tracelens.patch.effects.touched import Touched
 
 Tier = Literal["safe", "checked", "refused"]
-_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Starred, ast.JoinedStr, ast.FormattedValue)
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 
 
@@ -127,9 +125,10 @@ class _Judge:
         self.memory = memory = analysis.memory
         self.shown = names.module_of(unit).file.shown
         self.statements = [node for span in question.later for node in nodes_in(loop, span)]
-        self.kept = question.kept if question.kept is not None else evaluated_in_place(self.statements)
+        kept = question.kept if question.kept is not None else evaluated_in_place(self.statements)
+        self.kept = KeptValues(analysis, unit, kept)
         self.deeds = Deeds(memory, unit, question.drained)
-        self.moved = [one for one in self.deeds.chosen_deeds(self._is_later) if not self._is_of_kept_values(one)]
+        self.moved = [one for deed in self.deeds.chosen_deeds(self._is_later) for one in self.kept.left_of(deed)]
         anytime = memory.make(Callbacks, ELSEWHERE, "later")
         self.staying = [
             *self.deeds.chosen_deeds(self._stays),
@@ -139,42 +138,7 @@ class _Judge:
     # --------------------------------------------------------------------------------------------------------- pieces
 
     def _is_later(self, node: ast.AST) -> bool:
-        return any(span.holds(node) for span in self.question.later) and not self._is_kept(node)
-
-    def _is_kept(self, node: ast.AST) -> bool:
-        return any(span.holds(node) for span in self.kept)
-
-    def _is_of_kept_values(self, deed: Deed) -> bool:
-        """Whether a library's function or Python's arithmetic looks at what is kept where the statement stands, alone.
-
-        What is kept cannot change until then: it is copied, or the statement is not put off.
-        """
-        if deed.effect.kind != READS or deed.at in self._calls_of_the_project:
-            return False
-        if isinstance(deed.at, ast.BinOp):
-            return self._is_made_of_kept(deed.at.left) and self._is_made_of_kept(deed.at.right)
-        call = deed.at if isinstance(deed.at, ast.Call) else None
-        if call is None or not all(map(self._is_made_of_kept, (*call.args, *(word.value for word in call.keywords)))):
-            return False
-        return deed.effect.target not in self._receivers(call)
-
-    def _receivers(self, call: ast.Call) -> frozenset[Object | None]:
-        """The objects whose method the call may be."""
-        called = self.analysis.value(self.unit, call.func)
-        return frozenset(one.receiver for one in called if isinstance(one, Name))
-
-    def _is_made_of_kept(self, node: ast.expr) -> bool:
-        """Whether a value is kept, or put together of such without a call: `[state]`."""
-        if self._is_kept(node) or isinstance(node, ast.Constant):
-            return True
-        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
-        return isinstance(node, _DISPLAYS) and all(map(self._is_made_of_kept, parts))
-
-    @cached_property
-    def _calls_of_the_project(self) -> frozenset[ast.AST]:
-        """The nodes that call functions of the project themselves."""
-        calls = self.memory.summaries[self.unit].calls
-        return frozenset(node for node, called in calls if not isinstance(called, Callbacks))
+        return any(span.holds(node) for span in self.question.later) and not self.kept.holds(node)
 
     def _stays(self, node: ast.AST) -> bool:
         """Whether a node runs in the loop, between two batches included, where the statement stands that waits."""
@@ -241,7 +205,7 @@ class _Judge:
 
     def _of_a_try(self, statement: ast.AST, block: ast.AST) -> Reason:
         """Whether an error of the statement itself is caught where it stands; those of others are not."""
-        if may_raise(self.analysis, self.unit, statement, self._is_kept):
+        if may_raise(self.analysis, self.unit, statement, self.kept.holds):
             text = say("an error in it is caught where it stands, and would not be later")
             return Reason("known", "block", CODE, text, self.shown, _line(block))
         text = say("it runs where an exception may be caught")
@@ -249,7 +213,7 @@ class _Judge:
 
     def _of_errors(self) -> Iterator[Reason]:
         """Errors that would come some batches later, where more than the end of the process depends on them."""
-        if not any(may_raise(self.analysis, self.unit, one, self._is_kept) for one in self.statements):
+        if not any(may_raise(self.analysis, self.unit, one, self.kept.holds) for one in self.statements):
             return
         for text, path, line in late_errors(self.analysis, self.unit, self.loop):
             yield Reason("suspected", "moment", CODE, text, path, line)
@@ -291,7 +255,7 @@ class _Judge:
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
         parts = (part for statement in self.statements for part in ast.walk(statement))
-        return node in self._calls_of_the_project and any(is_of_its_own(part, node) for part in parts)
+        return node in self.kept.calls_of_the_project and any(is_of_its_own(part, node) for part in parts)
 
     def _is_of_the_line(self, deed: Deed) -> bool:
         """Whether a moment only stands on a line: it is that of the line."""
