@@ -113,7 +113,7 @@ def _keeps_shape(method: str, shape: tuple[int, ...], handed: tuple[Any, ...]) -
         getattr(own, method)(*handed)
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):
         return True
-    return own.shape == shape and own.dtype == torch.float32
+    return bool(own.shape == shape and own.dtype == torch.float32)
 
 
 BEFORE = """
