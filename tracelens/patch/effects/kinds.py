@@ -171,17 +171,18 @@ class Kinds:
 
     def _subscript(self, unit: Place, node: ast.Subscript) -> Kind | None:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-            sizes = not isinstance(node.slice, ast.Slice) and self._has_sizes(unit, node.value.value)
-            return PYTHON._replace(type=kind_of.WHOLE) if sizes else UNKNOWN
+            return UNKNOWN if isinstance(node.slice, ast.Slice) else self._size(unit, node.value.value)
         owner = self._kind(unit, node.value)
         if owner is not None and owner.what == TENSORS:
             return UNKNOWN if isinstance(node.slice, ast.Slice) else FULL
         return Kind(TENSOR, False, owner.type) if owner is not None and owner.what == TENSOR else UNKNOWN
 
-    def _has_sizes(self, unit: Place, node: ast.expr) -> bool:
-        """Whether something is a tensor or an array, whose `shape` is of whole numbers; a model may have another."""
+    def _size(self, unit: Place, node: ast.expr) -> Kind:
+        """`x.shape[0]`: a number of a tensor, an array or a setting; a model's `shape` may be a parameter."""
         found = self._kind(unit, node)
-        return (found is not None and found.what in (TENSOR, kind_of.ARRAY)) or self._evidence.is_data(unit, node)
+        if found is not None and found.what in (TENSOR, kind_of.ARRAY):
+            return PYTHON._replace(type=kind_of.WHOLE)
+        return PYTHON if self._evidence.is_data(unit, node) else UNKNOWN
 
     # ------------------------------------------------------------------------------------------- names, attributes
 
