@@ -30,6 +30,32 @@ LOOPS = {
         "        seen.append(np.mean(err).item())  # fires\n"
         "        seen.append(loss.item() / n)  # fires\n    print(seen)\ntrain()\n"
     ),
+    "the absolute value of a tensor": (
+        "seen = []\nfor x, y in loader:\n    STEP\n    gap = abs(loss - model.bias[0])\n"
+        "    seen.append((loss.item(), gap.item()))  # fires\nprint(seen)\n"
+    ),
+    "the smaller one of two tensors as a number": (
+        "seen = []\nfor x, y in loader:\n    STEP\n    least = min(model.bias[0].detach(), model.bias[1].detach())\n"
+        "    seen.append((loss.item(), float(least)))  # fires\nprint(seen)\n"
+    ),
+    "a parameter that is called shape": (
+        "model.shape = nn.Parameter(torch.ones(2))\noptimizer.add_param_group({'params': [model.shape]})\nseen = []\n"
+        "for x, y in loader:\n    optimizer.zero_grad()\n    loss = criterion(model(x), y) + model.shape.sum()\n"
+        "    loss.backward()\n    optimizer.step()\n"
+        "    seen.append((loss.item(), model.shape[0].item()))  # fires\nprint(seen)\n"
+    ),
+    "a loss for each sample by vmap": (
+        "each = torch.vmap(nn.MSELoss())\nseen = []\nfor x, y in loader:\n    STEP\n"
+        "    seen.append(each(model(x)[:1], model(x)[:1] * 0).item())  # fires\nprint(seen)\n"
+    ),
+    "a loss that gets a dimension in place": (
+        "seen = []\nfor x, y in loader:\n    STEP\n    loss = loss.detach()\n    loss.unsqueeze_(0)\n"
+        "    seen.append(loss.item())  # fires\nprint(seen)\n"
+    ),
+    "a tensor that a function writes to": (
+        "kept = torch.zeros(())\nseen = []\nfor x, y in loader:\n    STEP\n"
+        "    torch.sum(x[:, :1], dim=0, out=kept)\n    seen.append(kept.item())  # fires\nprint(seen)\n"
+    ),
 }
 
 

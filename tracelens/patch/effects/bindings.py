@@ -61,6 +61,13 @@ class Bindings:
             return ()
         return [self._binding(unit, node) for unit, node in self._stored.get((owner, name), ())]
 
+    def replaced(self, attribute: str) -> frozenset[Object]:
+        """The objects whose attribute is given another value, not only changed in place: `weight.data -= step`."""
+        stored = ((owner, places) for (owner, name), places in self._stored.items() if name == attribute)
+        return frozenset(
+            owner for owner, places in stored if any(self._binding(*place).added is None for place in places)
+        )
+
     def _by_anybody(self, name: str) -> bool:
         """Whether an object of which nobody can tell what it is, and so any module, is given such an attribute."""
         return any((owner, one) in self._stored for owner in (SHARED, DATA) for one in (name, "*"))

@@ -103,6 +103,11 @@ class Evidence:
         hidden = any(isinstance(one, Unknown) for one in objects)
         return not hidden or not any(name in self._own_methods for name in methods)
 
+    def is_data(self, unit: Unit, node: ast.expr) -> bool:
+        """Whether something is nothing but data of libraries: tensors, arrays, and batches of them."""
+        objects = self.analysis.value(unit, node)
+        return bool(objects) and all(map(_is_data, objects))
+
     def _tells(self, unit: Unit, node: ast.expr, words: frozenset[str]) -> bool:
         objects = self.analysis.value(unit, node)
         if any(isinstance(one, _NO_TENSORS) for one in objects):

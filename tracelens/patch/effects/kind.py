@@ -39,10 +39,11 @@ LOSS = Kind(TENSOR, True, FRACTION, True)
 
 _SAME = words("detach requires_grad_ cpu cuda contiguous to type_as alias")
 """They give the tensor again, or one like it."""
-_LIKE = words("clone abs neg clamp clamp_min clamp_max nan_to_num relu round floor ceil trunc square")
+_LIKE = words("clone abs neg clamp clamp_min clamp_max nan_to_num relu round floor ceil trunc")
+"""They give as many of the same type, of truths as well, which most of them refuse."""
 _OTHER_SHAPE = words(
     "view reshape squeeze unsqueeze permute transpose t flatten expand expand_as view_as gather index_select"
-    " masked_select masked_fill repeat flip roll tril triu diagonal narrow select take cumsum"
+    " masked_select masked_fill repeat flip roll tril triu diagonal narrow select take"
 )
 _FRACTIONS = words("exp log log2 log10 log1p expm1 sqrt rsqrt sigmoid tanh sin cos softmax log_softmax erf")
 _TO_TYPE = {
@@ -53,10 +54,9 @@ _TO_TYPE = {
 _REDUCES = {
     **dict.fromkeys(("mean", "nanmean", "std", "var", "norm"), FRACTION),
     **dict.fromkeys(("argmax", "argmin", "count_nonzero"), WHOLE),
-    **dict.fromkeys(("any", "all"), TRUTH),
 }
 """By method, the type of what it gives; without arguments it has no dimensions."""
-_SUMS, _EXTREMES = words("sum nansum prod"), words("max min amax amin median")
+_SUMS, _EXTREMES, _QUANTIFIERS = words("sum nansum prod cumsum"), words("max min amax amin median"), words("any all")
 _TRUTHS = words(
     "eq ne gt ge lt le isnan isfinite isinf isclose logical_and logical_or logical_not logical_xor greater less"
 )
@@ -68,11 +68,12 @@ _OTHERS = words(
     " logit logaddexp cumprod logcumsumexp diff trace det logdet dist renorm quantile nanquantile scatter scatter_add"
     " scatter_reduce index_add index_copy index_fill masked_scatter where swapaxes movedim unfold fliplr flipud rot90"
     " tile repeat_interleave broadcast_to reshape_as diag diag_embed bincount histc argsort bernoulli multinomial"
-    " addcmul addcdiv negative absolute new_zeros new_ones new_full new_tensor new_empty clip ravel zero_ fill_"
+    " addcmul addcdiv negative square absolute new_zeros new_ones new_full new_tensor new_empty clip ravel zero_ fill_"
     " copy_ normal_ uniform_ masked_fill_ scatter_ index_fill_"
 )
 """They give a tensor of which no more is said here."""
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "multiply": "*", "subtract": "-", "divide": "/"}
+ARITHMETIC |= {"pow": "**"}
 NO_TENSOR = words(
     "item tolist numpy size numel nelement dim ndimension stride element_size data_ptr get_device equal allclose"
     " storage_offset is_contiguous is_floating_point is_complex is_pinned is_shared untyped_storage backward __len__"
@@ -83,14 +84,17 @@ _DTYPES = {
     **dict.fromkeys(["long", "int", "short", "int8", "int16", "int32", "int64", "uint8"], WHOLE),
     "bool": TRUTH,
 }
-OF_TENSORS = (
-    _PARTS | _OTHERS | _SAME | _LIKE | _OTHER_SHAPE | _FRACTIONS | _TRUTHS | _SUMS | _EXTREMES | {*_TO_TYPE, *_REDUCES}
+OF_TENSORS = (_PARTS | _OTHERS | _SAME | _LIKE | _OTHER_SHAPE | _FRACTIONS | _TRUTHS | _SUMS | _EXTREMES).union(
+    _QUANTIFIERS, _TO_TYPE, _REDUCES
 )
 """Methods of which it is known what they give."""
-
-
 _IN_PLACE = _LIKE | _FRACTIONS | ARITHMETIC.keys()
 """Of these there is a form that changes the tensor: `clamp_`."""
+RESHAPE = words(
+    "unsqueeze_ squeeze_ resize_ resize_as_ resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_ set_ t_"
+    " transpose_ swapaxes_ swapdims_ as_strided_"
+)
+"""Methods after which the tensor itself may have another shape; the others in place keep its shape and type."""
 
 
 def meet(kinds: Iterable[Kind]) -> Kind:
@@ -138,15 +142,25 @@ def _computed_type(left: Kind, operator: str, right: Kind) -> str:
     return FRACTION if FRACTION in types else WHOLE if types == {WHOLE} and operator != "**" else ""
 
 
+def signed(operand: Kind, sign: str) -> Kind:
+    """`-operand`, `abs(operand)`; `+tensor` is the tensor."""
+    if operand.what == TENSOR:
+        return operand._replace(own=sign != "+" or operand.own)
+    if operand.what != NUMBER:
+        return UNKNOWN
+    return operand._replace(type=WHOLE if operand.type == TRUTH else operand.type)
+
+
 def compared(sides: Sequence[Kind]) -> Kind:
-    """`left == right`, where one side at least is a tensor, or both are numbers."""
-    if any(one.what == TENSOR for one in sides):
+    """`left == right`, where one side at least is a tensor, or both are numbers; with an array it may be a truth."""
+    if any(one.what == TENSOR for one in sides) and all(one.what in ("", TENSOR, NUMBER) for one in sides):
         return Kind(TENSOR, all(one.single for one in sides), TRUTH, True)
     return Kind(NUMBER, True, TRUTH, True) if all(one.what == NUMBER for one in sides) else UNKNOWN
 
 
 def of_method(owner: Kind, method: str, given: Sequence[Kind], named: Collection[str]) -> Kind:
     """What a method of a tensor gives. `named`: the arguments that are handed over by name."""
+    named = {*named, "dtype"} if "**" in named else named
     bare = not given and not named
     if method in NO_TENSOR:
         sizes = method not in ("tolist", "numpy", "size", "stride", "untyped_storage", "backward") or bool(given)
@@ -159,13 +173,16 @@ def of_method(owner: Kind, method: str, given: Sequence[Kind], named: Collection
         return Kind(TENSOR, single, kept, method != "contiguous")
     if method in _OTHER_SHAPE:
         single = owner.single and bare and method == "squeeze"
-        return Kind(TENSOR, single, owner.type if "dtype" not in named else "")
+        by_bits = "dtype" in named or (method == "view" and len(given) == 1 and given[0].what != NUMBER)
+        return Kind(TENSOR, single, "" if by_bits else owner.type)
     if method in ARITHMETIC and len(given) == 1 and not named:
         return computed(owner, ARITHMETIC[method], given[0])
     return _of_numbers(owner, method, given, named)
 
 
 def _of_numbers(owner: Kind, method: str, given: Sequence[Kind], named: Collection[str]) -> Kind:
+    if method == "square":
+        return computed(owner, "**", PYTHON._replace(type=WHOLE))  # whole numbers of truths, too
     if method in _FRACTIONS:
         return Kind(TENSOR, owner.single, FRACTION if owner.type and "dtype" not in named else "", True)
     if method in _TO_TYPE:
@@ -180,13 +197,15 @@ def _reduced(owner: Kind, method: str, given: Sequence[Kind], named: Collection[
     bare = not given and not named
     if method in _REDUCES:
         return Kind(TENSOR, bare, _REDUCES[method], True)
+    if method in _QUANTIFIERS:
+        return Kind(TENSOR, bare, TRUTH if owner.type in (TRUTH, FRACTION) else "", True)  # of bytes: bytes
     if method in _SUMS:
         return Kind(TENSOR, bare, WHOLE if owner.type in (WHOLE, TRUTH) else owner.type, True)
     if method in _EXTREMES and (bare or method in ("amax", "amin")):
         return Kind(TENSOR, bare, owner.type, True)
     if method in _PARTS or (method in _EXTREMES and (named or given[0].what == NUMBER)):
         return Kind(TENSORS)
-    pairs = method in _EXTREMES and given[0].what == TENSOR
+    pairs = method in ("max", "min") and given[0].what == TENSOR
     return FULL if pairs or method in OF_TENSORS - _EXTREMES or method.rstrip("_") in _IN_PLACE else UNKNOWN
 
 
@@ -195,7 +214,7 @@ def _moved_type(owner: Kind, method: str, given: Sequence[Kind], named: Collecti
         return ""
     if method != "to":
         return owner.type
-    told = [one for one in given if one.what not in (DEVICE, NUMBER)]
+    told = [one for one in given if one.what not in (DEVICE, NUMBER) or one.type == FRACTION]
     if not told:
         return owner.type
     return told[0].type if len(told) == 1 and told[0].what == DTYPE else ""

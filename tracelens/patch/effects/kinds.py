@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tracelens.patch.effects import kind as kind_of
-from tracelens.patch.effects import made_by_torch, vocabulary
+from tracelens.patch.effects import made_by_python, made_by_torch
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.bindings import Binding, Bindings
 from tracelens.patch.effects.certain_uses import own_path
@@ -30,6 +30,7 @@ from tracelens.patch.effects.kind import (
     computed,
     meet,
     of_method,
+    signed,
 )
 from tracelens.patch.effects.memory import HOOKS, LAYER, TooLarge
 from tracelens.patch.effects.names import code_of, home
@@ -46,6 +47,7 @@ from tracelens.patch.effects.objects import (
     Thing,
 )
 from tracelens.patch.effects.operators import OPERATORS
+from tracelens.patch.effects.reshaped import Reshaped
 from tracelens.patch.effects.scopes import nodes_of
 
 Place = Module | Activation
@@ -70,6 +72,7 @@ class Kinds:
         self._bindings = Bindings(analysis)
         self._evidence = Evidence(analysis)
         self._modules = KeptAsMade(analysis)
+        self._reshaped = Reshaped(analysis, self._bindings)
         self._assumed: dict[_Variable, Kind | None] = {}
         """Variables that are being followed, with what they are found to be so far; None: nothing yet."""
         self._known: dict[tuple[Place, ast.expr], Kind] = {}
@@ -110,8 +113,9 @@ class Kinds:
     # ------------------------------------------------------------------------------------------------ expressions
 
     def _constant(self, _: Place, node: ast.Constant) -> Kind:
-        types = {bool: kind_of.TRUTH, int: kind_of.WHOLE, float: kind_of.FRACTION}
-        return UNKNOWN if node.value is None else PYTHON._replace(type=types.get(type(node.value), ""))
+        types = {bool: kind_of.TRUTH, int: kind_of.WHOLE, float: kind_of.FRACTION, str: "", bytes: ""}
+        known = types.get(type(node.value))  # not a complex number, which makes complex ones of fractions
+        return PYTHON._replace(type=known) if known is not None else UNKNOWN
 
     def _text(self, *_: object) -> Kind:
         return PYTHON
@@ -140,9 +144,7 @@ class Kinds:
         if isinstance(node.op, ast.Not):
             return PYTHON._replace(type=kind_of.TRUTH)
         found = self._kind(unit, node.operand)
-        if found is None:
-            return None
-        return found._replace(own=True) if found.what in (TENSOR, kind_of.NUMBER) else UNKNOWN
+        return signed(found, "+" if isinstance(node.op, ast.UAdd) else "-") if found is not None else None
 
     def _comparison(self, unit: Place, node: ast.Compare) -> Kind | None:
         if isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn)):
@@ -169,11 +171,18 @@ class Kinds:
 
     def _subscript(self, unit: Place, node: ast.Subscript) -> Kind | None:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
-            return UNKNOWN if isinstance(node.slice, ast.Slice) else PYTHON._replace(type=kind_of.WHOLE)
+            return UNKNOWN if isinstance(node.slice, ast.Slice) else self._size(unit, node.value.value)
         owner = self._kind(unit, node.value)
         if owner is not None and owner.what == TENSORS:
             return UNKNOWN if isinstance(node.slice, ast.Slice) else FULL
         return Kind(TENSOR, False, owner.type) if owner is not None and owner.what == TENSOR else UNKNOWN
+
+    def _size(self, unit: Place, node: ast.expr) -> Kind:
+        """`x.shape[0]`: a number of a tensor, an array or a setting; a model's `shape` may be a parameter."""
+        found = self._kind(unit, node)
+        if found is not None and found.what in (TENSOR, kind_of.ARRAY):
+            return PYTHON._replace(type=kind_of.WHOLE)
+        return PYTHON if self._evidence.is_data(unit, node) else UNKNOWN
 
     # ------------------------------------------------------------------------------------------- names, attributes
 
@@ -228,12 +237,17 @@ class Kinds:
         self._assumed[variable] = None
         while every:
             new = _common([self._bound(one, variable) for one in every])
-            new = new._replace(own=False) if new is not None else None  # others may have it, and change it later
+            new = self._kept(new, variable) if new is not None else None
             if new == found or new is None:
                 break
             found = self._assumed[variable] = new if found is None else meet([found, new])
         del self._assumed[variable]
         return found if found is not None or self._assumed else UNKNOWN
+
+    def _kept(self, found: Kind, variable: _Variable) -> Kind:
+        """What is left of it once a variable has it: others may have it too, and change it later."""
+        changed = found.what == TENSOR and self._reshaped.may_be(self.memory.content(*variable))
+        return FULL if changed else found._replace(own=False)
 
     def _bound(self, one: Binding, variable: _Variable) -> Kind | None:
         if one.value is None:
@@ -251,7 +265,7 @@ class Kinds:
         items, called = one.value, ""
         while isinstance(items, ast.Call):
             called = self._full(one.unit, items)
-            if not called.endswith(".tqdm") or not items.args:
+            if not (called.startswith("tqdm.") and called.endswith(".tqdm")) or not items.args:
                 break
             items = items.args[0]
         wanted = ("builtins.range", "tqdm.trange", "tqdm.auto.trange") if not one.part else ("builtins.enumerate",)
@@ -286,13 +300,13 @@ class Kinds:
             return UNKNOWN
         if all(isinstance(one, (Function, Method, Instance)) for one in called):
             return self._returned(unit, node, ())
-        return meet([self._of_library(unit, node, one) for one in called])
+        return _common([self._of_library(unit, node, one) for one in called])
 
     def _full(self, unit: Place, node: ast.Call) -> str:
         called = self.analysis.value(unit, node.func)
         return next((one.full for one in called if isinstance(one, Name) and len(called) == 1), "")
 
-    def _of_library(self, unit: Place, node: ast.Call, called: Object) -> Kind:
+    def _of_library(self, unit: Place, node: ast.Call, called: Object) -> Kind | None:
         if isinstance(called, Thing) and not self._modules.gives_as_torch(called):
             return UNKNOWN
         if called is LAYER:
@@ -301,13 +315,12 @@ class Kinds:
             return made_by_torch.by_loss(called, self.memory, self._modules.reduces_as_told(called))
         if not isinstance(called, Name) or called.receiver is not None:
             return UNKNOWN
-        given = [self._kind(unit, one) or UNKNOWN for one in node.args]
-        found = made_by_torch.by_function(called.full, node, given)
-        if found.what or called.full.startswith("torch."):
-            return found
-        entry = vocabulary.lookup(called.full)
-        sure = entry is not None and entry.gives == "plain" and vocabulary.knows(called.full)
-        return PYTHON if sure else found
+        found = [self._kind(unit, one) for one in node.args]
+        given = [one for one in found if one is not None]
+        if len(given) < len(found):
+            return None
+        own = made_by_python.by_function(called.full, given, bool(node.keywords))
+        return own if own.what else made_by_torch.by_function(called.full, node, given)
 
     def _returned(self, unit: Place, node: ast.Call, part: tuple[int, ...]) -> Kind | None:
         """What functions of the project return."""

@@ -1,4 +1,4 @@
-"""What functions and losses of torch, and a few of Python's, certainly give.
+"""What functions and losses of torch certainly give; of other libraries only that it is an array.
 
 In: the full name of a function with its call, or a loss. Out: a `Kind`.
 """
@@ -16,10 +16,8 @@ from tracelens.patch.effects.kind import (
     NUMBER,
     OF_TENSORS,
     ON_HOST,
-    PYTHON,
     TENSOR,
     UNKNOWN,
-    WHOLE,
     Kind,
     of_method,
 )
@@ -38,7 +36,6 @@ _FUNCTIONAL = "torch.nn.functional."
 _ARRAYS = ("numpy.", "scipy.", "sklearn.", "pandas.", "cv2.")
 _BY_VALUE = frozenset({"torch.tensor", "torch.as_tensor", "torch.asarray", "torch.scalar_tensor"})
 _FILLED = frozenset({"torch.zeros", "torch.ones", "torch.rand", "torch.randn", "torch.empty"})
-_NUMBERS = {"builtins.float": FRACTION, "builtins.int": WHOLE, "builtins.len": WHOLE}
 _MAKES = words(
     "zeros ones full rand randn randint randperm arange linspace logspace eye empty zeros_like ones_like full_like"
     " empty_like rand_like randn_like randint_like from_numpy stack cat concat concatenate hstack vstack dstack"
@@ -65,17 +62,16 @@ def by_function(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
         return LOSS if is_loss(full) and calls_for_mean(full, call) else FULL
     if full.startswith("torch."):
         return _by_torch(full, call, given)
-    if full.startswith(_ARRAYS):
-        return ON_HOST
-    return PYTHON._replace(type=_NUMBERS[full]) if full in _NUMBERS else UNKNOWN
+    return ON_HOST if full.startswith(_ARRAYS) else UNKNOWN
 
 
 def _by_torch(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
     if full == "torch.device":
         return Kind(DEVICE)
-    if full.startswith(_NO_TENSORS):
-        return FULL if full.startswith("torch.nn.utils.clip_grad_norm") else UNKNOWN
     named = [one.arg or "**" for one in call.keywords]
+    places = full == "torch.where" and len(given) + len(named) < 3  # those of a condition: several tensors
+    if places or full.startswith(_NO_TENSORS):
+        return FULL if full.startswith("torch.nn.utils.clip_grad_norm") else UNKNOWN
     plain = not {"dtype", "out", "**"} & set(named)
     if full in _BY_VALUE and plain and len(given) == 1 and given[0].what == NUMBER:
         return Kind(TENSOR, True, given[0].type, True)
@@ -86,5 +82,6 @@ def _by_torch(full: str, call: ast.Call, given: Sequence[Kind]) -> Kind:
     if method in OF_TENSORS and given and not any(isinstance(one, ast.Starred) for one in call.args):
         owner = given[0] if given[0].what == TENSOR else FULL
         found = of_method(owner, method, given[1:], named)
-        return found if "out" not in named else found._replace(own=False)
+        to_another = found.what == TENSOR and not {"out", "**"}.isdisjoint(named)
+        return FULL if to_another else found  # it has the type of what it writes to, and with `out` its memory
     return FULL if method in _MAKES or method.startswith(_OF_TENSORS_TOO) else UNKNOWN

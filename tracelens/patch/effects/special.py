@@ -265,6 +265,12 @@ def _partial(call: LibraryCall) -> Objects:
     return partials.made(call.given, call.memory, call.here)
 
 
+def _wrapped(call: LibraryCall) -> Objects:
+    """`torch.vmap(f)`: it calls the function, and gives something else than that does."""
+    function = call.given.named.get("func", NONE)
+    return partials.made(Arguments(call.given.positional[:1], rest=call.given.rest | function), call.memory, call.here)
+
+
 def _call_partial(call: LibraryCall) -> Objects:
     assert call.name.receiver is not None
     return partials.called(call.name.receiver, call.given, call.dispatch, call.here)
@@ -304,6 +310,10 @@ _ARGUMENTS = (
     "builtins.staticmethod builtins.classmethod contextlib.contextmanager abc.abstractmethod"
     " contextlib.asynccontextmanager dataclasses.dataclass"
 )
+_WRAPPERS = (
+    "torch.vmap torch.func.vmap torch.func.grad torch.func.grad_and_value torch.func.jacrev torch.func.jacfwd"
+    " torch.func.hessian torch.func.functionalize"
+)
 _GETTERS = "builtins.property functools.cached_property abc.abstractproperty types.DynamicClassAttribute enum.property"
 _CHANGES = ("update", "pop", "setdefault", "clear", "popitem")
 _PASSES = "accumulate chain chain.from_iterable compress cycle dropwhile filterfalse islice starmap takewhile"
@@ -333,6 +343,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "builtins.open": _open,
     "builtins.next": _next,
     "functools.partial": _partial,
+    **dict.fromkeys(_WRAPPERS.split(), _wrapped),
     "functools.reduce": _reduce,
     "torch.utils.data.random_split": _split_data,
     **dict.fromkeys(("dataclasses.asdict", "dataclasses.astuple"), _as_record),

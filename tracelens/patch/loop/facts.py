@@ -29,7 +29,7 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.effects.kind import UNKNOWN, Kind
+from tracelens.patch.effects.kind import NUMBER, UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.doubts import Doubts
@@ -58,7 +58,8 @@ _IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
 _MOMENTS = (".now", ".utcnow", ".today")
 _TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
 _FILLS = words("copyto put place putmask fill_diagonal shuffle heappush heappop heapify insort")
-_HOST_CALLS = words("len int float round str max min abs range")
+_HOST_CALLS = words("len int float str range")
+_ON_NUMBERS = words("round max min abs")  # of tensors they make tensors
 
 
 @dataclass(frozen=True)
@@ -311,16 +312,15 @@ class LoopFacts:
         if isinstance(value, cst.BinaryOperation):
             return self._makes_number(value.left, numbers) and self._makes_number(value.right, numbers)
         if isinstance(value, cst.Call):
-            return self._returns_number(value)
+            return self._returns_number(value, numbers)
         return False
 
-    def _returns_number(self, call: cst.Call) -> bool:
+    def _returns_number(self, call: cst.Call, numbers: frozenset[str]) -> bool:
         read, full = read_of(call), self.names.qualified(call.func)
-        if full in _HOST_CALLS or full.startswith("time."):
+        computes = full in _ON_NUMBERS and all(self._makes_number(one.value, numbers) for one in call.args)
+        if computes or full in _HOST_CALLS or full.startswith("time."):
             return True
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("size", "numel"):
-            return bool(call.args)
-        return read is not None and read.kind in ("item", "values")
+        return (read is not None and read.kind in ("item", "values")) or self.kind(call).what == NUMBER
 
 
 @lru_cache(maxsize=REMEMBERED)
