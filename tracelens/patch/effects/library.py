@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import durations, implicit, vocabulary
+from tracelens.patch.effects import durations, implicit, screens, vocabulary
 from tracelens.patch.effects.attributes import REMADE
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
@@ -187,6 +187,9 @@ class Library:
             note(here.unit, here.node, Effect(kind))
         if OUTPUT in entry.does:
             self._screen(given, here)
+        written_to = given.objects if called.receiver is None else given.objects | {called.receiver}
+        if DISK_WRITE in entry.does and screens.is_any_screen(written_to, self.memory, here.unit):
+            note(here.unit, here.node, Effect(OUTPUT))
         for one in given.objects:
             if has_content(one):
                 note(here.unit, here.node, Effect(READS, one, "", deep=True))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
 
 from tracelens.patch.effects import objects
+from tracelens.patch.effects.words import words
 
 _EFFECTS: Mapping[str, str] = {
     "output": objects.OUTPUT,
@@ -41,6 +42,12 @@ _WIDE = (
 """The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
 _SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_|set[A-Z]")
 """What a function of a library is called that changes how the rest runs: no pattern stands for one."""
+_PRINTS = words(
+    "print println printf puts pprint pp show dump display displayhook echo help usage info interact prompt confirm pause"
+    " pager banner render reveal warn warning main write writelines"
+)
+"""Words in the name of what may write lines, whatever the rest of its library does: no pattern says that it does not."""
+_PARTS_OF_NAMES = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,10 @@ def lookup(full: str) -> Entry | None:
     if not full.startswith("<") and _SETS.match(parts[-1]):
         return None
     prefixes = (".".join([*parts[:size], "*"]) for size in range(len(parts) - 1, 0, -1))
-    return next((known[prefix] for prefix in prefixes if prefix in known), None)
+    found = next((known[prefix] for prefix in prefixes if prefix in known), None)
+    if found is None or _PRINTS.isdisjoint(part.lower() for part in _PARTS_OF_NAMES.findall(parts[-1])):
+        return found
+    return replace(found, does=tuple(dict.fromkeys((*found.does, objects.OUTPUT, objects.DISK_WRITE))))
 
 
 def is_general(full: str) -> bool:
