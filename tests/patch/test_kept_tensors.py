@@ -30,8 +30,16 @@ HELD = {
     "a list of a model's weights": ("", "kept = [p.detach() for p in model.parameters()]", APPEND),
     "where it stands": ("", "", "rows.append((loss.item(), [p.data for p in model.parameters()]))"),
     "a dict of them": ("", "kept = {n: p.detach() for n, p in model.named_parameters()}", APPEND),
-    "what a function gives": ("def weights(m):\n    return [p.detach() for p in m.parameters()]", "", "rows.append((loss.item(), weights(model)))"),
-    "what a function gave": ("def weights(m):\n    return [p.detach() for p in m.parameters()]\nkept = weights(model)", "", APPEND),
+    "what a function gives": (
+        "def weights(m):\n    return [p.detach() for p in m.parameters()]",
+        "",
+        "rows.append((loss.item(), weights(model)))",
+    ),
+    "what a function gave": (
+        "def weights(m):\n    return [p.detach() for p in m.parameters()]\nkept = weights(model)",
+        "",
+        APPEND,
+    ),
     "an attribute": (AVERAGE, "average.update(model)", "rows.append((loss.item(), average.shadow))"),
     "an attribute of a tracker's": (AVERAGE, "average.update(model)", "tracker.log(loss.item(), average.weights)"),
     "a list": ("kept = [running, 'mean']", "", APPEND),
@@ -72,7 +80,12 @@ NUMBERS = {
     "a pair": ("", "kept = (i, i * 2)", APPEND),
     "a number": ("", "kept = i + 1", APPEND),
     "a name": ("names = ['a', 'b']", "kept = names[i % 2]", APPEND),
-    "a setting": ("import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--name', default='a')\nargs = parser.parse_args()", "", "rows.append((loss.item(), args.name))"),
+    "a setting": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--name', default='a')\n"
+        "args = parser.parse_args()",
+        "",
+        "rows.append((loss.item(), args.name))",
+    ),
     "a size": ("", "", "rows.append((loss.item(), x.shape[0], len(y)))"),
     "another read": ("", "", "rows.append((loss.item(), y.float().mean().item()))"),
 }

@@ -14,7 +14,10 @@ LOOP = (
 )
 PRINTERS = {
     "a printer of pprint": ("import pprint\npp = pprint.PrettyPrinter(indent=2)", "pp.pprint({'step': i})"),
-    "a printer's other method": ("from pprint import PrettyPrinter as P\npp = P()", "pp._format(i, sys.stdout, 0, 0, {}, 0)"),
+    "a printer's other method": (
+        "from pprint import PrettyPrinter as P\npp = P()",
+        "pp._format(i, sys.stdout, 0, 0, {}, 0)",
+    ),
     "pp": ("import pprint", "pprint.pp(i)"),
     "a usage": ("import argparse\nparser = argparse.ArgumentParser()", "parser.print_usage()"),
     "a help": ("import argparse\nparser = argparse.ArgumentParser()", "parser.print_help()"),

@@ -99,7 +99,7 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
 
 
 def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether a value may share its memory with a tensor that lasts, or hold one: `model.bias.detach()`, `inputs[0]`."""
+    """Whether a value may share memory with a tensor that lasts, or hold one: `model.bias.detach()`, `inputs[0]`."""
     if value_types.is_number(node, facts):
         return False
     filled = facts.reached is not None and facts.reached.may_change(facts.source.place(node))

@@ -19,7 +19,7 @@ def may_hold_tensors(one: Object, memory: Memory) -> bool:
     while waiting:
         current = waiting.pop()
         if not isinstance(current, Container):
-            if _may_be_tensors(current) and current is not one or _is_not_told(current):
+            if (_may_be_tensors(current) and current is not one) or _is_not_told(current):
                 return True
             continue
         names = memory.fields.get(current, {})

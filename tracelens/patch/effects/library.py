@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import durations, implicit, screens, vocabulary
+from tracelens.patch.effects import durations, implicit, log_files, screens, vocabulary
 from tracelens.patch.effects.attributes import REMADE
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
@@ -137,6 +137,9 @@ class Library:
         if vocabulary.is_general(called.full):
             self.memory.effect(here.unit, here.node, Effect(GENERAL, None, called.full))
         self._effects(entry, called, given, here)
+        opened = log_files.opened_by(LibraryCall(called, given, here, self.dispatch), entry)
+        if opened:
+            self.memory.effect(here.unit, here.node, Effect(opened))
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, given, here)
         self._show(entry, given.objects | results, here)
         return self.results.result(entry, called, given, results, here) | self._timed(

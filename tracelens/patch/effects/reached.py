@@ -16,9 +16,9 @@ from functools import cached_property, reduce
 from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.holding import may_hold_tensors
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
 from tracelens.patch.effects.kinds import Kinds
-from tracelens.patch.effects.holding import may_hold_tensors
 from tracelens.patch.effects.memory import ANY_DATA, DATA, SHARED, WEIGHTS, Unit, is_tensor
 from tracelens.patch.effects.objects import (
     CLOCK,

@@ -43,10 +43,10 @@ _WIDE = (
 _SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_|set[A-Z]")
 """What a function of a library is called that changes how the rest runs: no pattern stands for one."""
 _PRINTS = words(
-    "print println printf puts pprint pp show dump display displayhook echo help usage info interact prompt confirm pause"
-    " pager banner render reveal warn warning main write writelines"
+    "print println printf puts pprint pp show dump display displayhook echo help usage info interact prompt confirm"
+    " pause pager banner render reveal warn warning main write writelines"
 )
-"""Words in the name of what may write lines, whatever the rest of its library does: no pattern says that it does not."""
+"""Words in the name of what may write lines, whatever the rest of its library does: no pattern speaks against it."""
 _PARTS_OF_NAMES = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 
 
