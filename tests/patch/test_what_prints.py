@@ -68,9 +68,21 @@ PRINTERS = {
     "a command line's line": ("import click", "click.echo_via_pager('x')"),
     "a command line's question": ("import click", "click.confirm('x')"),
     "a graph": ("graph = torch.fx.symbolic_trace(model)", "graph.graph.print_tabular()"),
+    "what is told to speak": (
+        "rates = torch.optim.lr_scheduler.StepLR(optimizer, 3, verbose=True)",
+        "rates.step()",
+    ),
+    "what may be told to speak": (
+        "rates = torch.optim.lr_scheduler.StepLR(optimizer, 3, verbose=len(loader) > 3)",
+        "rates.step()",
+    ),
     "a function of the C library": ("import ctypes\nlibc = ctypes.CDLL(None)", "libc.puts(b'x')"),
 }
 SILENT = {
+    "what is told to be silent": (
+        "rates = torch.optim.lr_scheduler.StepLR(optimizer, 3, verbose=False)",
+        "rates.step()",
+    ),
     "a text of pprint": ("import pprint", "text = pprint.pformat({'step': i})"),
     "a setting": ("import argparse\nparser = argparse.ArgumentParser()\nargs = parser.parse_args([])", "i = args"),
     "a text of json": ("import json", "text = json.dumps({'step': i})"),

@@ -191,7 +191,8 @@ class Library:
         if OUTPUT in entry.does:
             self._screen(given, here)
         written_to = given.objects if called.receiver is None else given.objects | {called.receiver}
-        if DISK_WRITE in entry.does and screens.is_any_screen(written_to, self.memory, here.unit):
+        on_screen = DISK_WRITE in entry.does and screens.is_any_screen(written_to, self.memory, here.unit)
+        if on_screen or screens.is_verbose(here.node) or screens.speaks(called.receiver, self.memory, here.unit):
             note(here.unit, here.node, Effect(OUTPUT))
         for one in given.objects:
             if has_content(one):

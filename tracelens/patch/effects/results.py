@@ -125,8 +125,8 @@ class Results:
         thing = own or self.memory.make(Thing, kind, *self._site(kind, called, here))
         if not layer and kind != LOADED:  # what a file is read with is no part of it
             self.memory.write(thing, HELD, filter(acts, given.objects))
-        if not layer and screens.is_any_screen(given.objects, self.memory, here.unit):
-            screens.put_on_screen(thing, self.memory)
+        if not layer:
+            screens.note_made(thing, given.objects, here, self.memory)
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
             self.memory.write(thing, CLASS, {self.memory.make(Name, called.full, None)})

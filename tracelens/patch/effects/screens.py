@@ -9,11 +9,14 @@ import ast
 import re
 from collections.abc import Iterable
 
+from tracelens.patch.effects.dispatch import Here
 from tracelens.patch.effects.memory import PLAIN, Memory, Unit
 from tracelens.patch.effects.objects import Name, Object, Thing
 
 _ON_SCREEN = "<on screen>"
 """Marks what was made with the screen: `csv.writer(sys.stdout)`."""
+_VERBOSE = "<verbose>"
+"""Marks what was told to say what it does: `StepLR(optimizer, 3, verbose=True)`."""
 _SCREENS = re.compile(r"sys\.(__)?std(out|err)\b")
 _FILES = re.compile("/dev/|CON")
 """Paths by which the screen can be opened."""
@@ -34,6 +37,26 @@ def is_any_screen(objects: Iterable[Object], memory: Memory, unit: Unit) -> bool
 def put_on_screen(made: Thing, memory: Memory) -> None:
     """Let an object be one that writes to the screen."""
     memory.write(made, _ON_SCREEN, {PLAIN})
+
+
+def note_made(made: Thing, given: Iterable[Object], here: Here, memory: Memory) -> None:
+    """Let an object write to the screen where it is given it, and its methods write lines where the call says so."""
+    if is_any_screen(given, memory, here.unit):
+        put_on_screen(made, memory)
+    if is_verbose(here.node):
+        memory.write(made, _VERBOSE, {PLAIN})
+
+
+def speaks(one: Object | None, memory: Memory, unit: Unit) -> bool:
+    """Whether the methods of an object write lines because it was told to."""
+    return isinstance(one, Thing) and bool(memory.read(one, _VERBOSE, unit))
+
+
+def is_verbose(call: ast.AST) -> bool:
+    """Whether a call is told to say what it does, or may be: `verbose=args.verbose`."""
+    words = call.keywords if isinstance(call, ast.Call) else ()
+    told = (one.value for one in words if one.arg == "verbose")
+    return any(not isinstance(one, ast.Constant) or bool(one.value) for one in told)
 
 
 def opens_screen(call: ast.AST) -> bool:
