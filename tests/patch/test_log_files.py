@@ -115,6 +115,11 @@ def test_a_handler_that_keeps_the_lines_is_nothing_ordinary(tmp_path: Path) -> N
     assert "safe" not in tiers(tmp_path, kept, "x = x * len(kept.buffer)")
 
 
+def test_lines_in_memory_are_looked_at_as_those_of_a_file_are(tmp_path: Path) -> None:
+    kept = "import io\nkept = io.StringIO()\nlogging.basicConfig(stream=kept, level=20)"
+    assert "safe" not in tiers(tmp_path, kept, "x = x * len(kept.getvalue())")
+
+
 def test_a_handler_that_begins_new_files_is_ordinary(tmp_path: Path) -> None:
     rotating = (
         "import logging.handlers\nlogging.getLogger().addHandler(logging.handlers.RotatingFileHandler('run.log'))"

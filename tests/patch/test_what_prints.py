@@ -76,9 +76,13 @@ PRINTERS = {
         "rates = torch.optim.lr_scheduler.StepLR(optimizer, 3, verbose=len(loader) > 3)",
         "rates.step()",
     ),
+    "a model in another format": ("", "torch.onnx.export(model, (x,), 'last.onnx')"),
+    "a download": ("import nltk", "nltk.download('punkt')"),
     "a function of the C library": ("import ctypes\nlibc = ctypes.CDLL(None)", "libc.puts(b'x')"),
 }
 SILENT = {
+    "a text in memory": ("import io\ntext = io.StringIO()", "text.truncate(0)"),
+    "weights in memory": ("import io\nraw = io.BytesIO()", "torch.save(model.state_dict(), raw)"),
     "what is told to be silent": (
         "rates = torch.optim.lr_scheduler.StepLR(optimizer, 3, verbose=False)",
         "rates.step()",

@@ -37,14 +37,15 @@ _WIDE = (
     *("torch.", "torchvision.", "torchaudio.", "numpy.", "scipy.", "sklearn.", "pandas.", "PIL.", "cv2.", "skimage."),
     *("cupy.", "numba.", "jax.", "librosa.", "transformers.", "timm.", "einops.", "networkx.", "rdkit.", "heapq."),
     *("bisect.", "argparse.", "omegaconf.", "pickle.", "io.", "os.", "sys.", "socket.", "<data>.", "<module>."),
-    *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>."),
+    *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>.", "<buffer>."),
 )
 """The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
 _SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_|set[A-Z]")
 """What a function of a library is called that changes how the rest runs: no pattern stands for one."""
 _PRINTS = words(
     "print println printf puts pprint pp show dump display displayhook echo help usage info interact prompt confirm"
-    " pause pager banner render reveal warn warning main write writelines"
+    " pause pager banner render reveal warn warning main download write"
+    " writelines"
 )
 """Words in the name of what may write lines, whatever the rest of its library does: no pattern speaks against it."""
 _PARTS_OF_NAMES = re.compile("[A-Z]?[a-z]+|[A-Z]+")
