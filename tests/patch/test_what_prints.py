@@ -81,6 +81,8 @@ PRINTERS = {
     "a function of the C library": ("import ctypes\nlibc = ctypes.CDLL(None)", "libc.puts(b'x')"),
 }
 SILENT = {
+    "how much memory it takes": ("import psutil", "size = psutil.Process().memory_info().rss"),
+    "a file of a picture": ("from torchvision import io", "io.write_png(x, 'x.png')"),
     "a text in memory": ("import io\ntext = io.StringIO()", "text.truncate(0)"),
     "weights in memory": ("import io\nraw = io.BytesIO()", "torch.save(model.state_dict(), raw)"),
     "what is told to be silent": (

@@ -42,12 +42,11 @@ _WIDE = (
 """The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
 _SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_|set[A-Z]")
 """What a function of a library is called that changes how the rest runs: no pattern stands for one."""
-_PRINTS = words(
-    "print println printf puts pprint pp show dump display displayhook echo help usage info interact prompt confirm"
-    " pause pager banner render reveal warn warning main download write"
-    " writelines"
-)
-"""Words in the name of what may write lines, whatever the rest of its library does: no pattern speaks against it."""
+_PRINTS = words("print println printf pprint echo")
+_SHOWS = words("show dump display displayhook interact prompt confirm pause pager banner render reveal warn download")
+_SPEAKS = words("pp help info main puts warning write writelines")
+"""Anywhere in a name, at its beginning, or all of it: what may write lines, whatever the rest of its library does. No
+pattern speaks against it."""
 _PARTS_OF_NAMES = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -95,9 +94,15 @@ def lookup(full: str) -> Entry | None:
         return None
     prefixes = (".".join([*parts[:size], "*"]) for size in range(len(parts) - 1, 0, -1))
     found = next((known[prefix] for prefix in prefixes if prefix in known), None)
-    if found is None or _PRINTS.isdisjoint(part.lower() for part in _PARTS_OF_NAMES.findall(parts[-1])):
+    if found is None or not _may_print(parts[-1]):
         return found
     return replace(found, does=tuple(dict.fromkeys((*found.does, objects.OUTPUT, objects.DISK_WRITE))))
+
+
+def _may_print(name: str) -> bool:
+    """Whether a function's name says that it may write lines: `print_stats`, `show`, `info`, but not `memory_info`."""
+    parts = [part.lower() for part in _PARTS_OF_NAMES.findall(name)]
+    return name in _SPEAKS or not _PRINTS.isdisjoint(parts) or not _SHOWS.isdisjoint(parts[:1])
 
 
 def is_general(full: str) -> bool:
