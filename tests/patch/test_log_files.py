@@ -52,9 +52,72 @@ def test_a_log_on_the_screen_is_in_no_file(tmp_path: Path) -> None:
     assert tiers(tmp_path, TO_SCREEN, LOOKS["a copy"]) == {"safe"}
 
 
+TO_FILES = {
+    "a stream": "logging.basicConfig(stream=open('run.log', 'w'), level=20)",
+    "a stream with a name": "out = open('run.log', 'w')\nlogging.basicConfig(stream=out, level=20)",
+    "a handler's stream": "logging.getLogger().addHandler(logging.StreamHandler(open('run.log', 'w')))",
+    "a handler's stream by name": "logging.getLogger().addHandler(logging.StreamHandler(stream=open('run.log', 'w')))",
+    "a stream that is set": "h = logging.StreamHandler()\n"
+    "h.setStream(open('run.log', 'w'))\nlogging.getLogger().addHandler(h)",
+    "a stream that is stored": "h = logging.StreamHandler()\n"
+    "h.stream = open('run.log', 'w')\nlogging.getLogger().addHandler(h)",
+    "options": "cfg = {'file' + 'name': 'run.log'}\nlogging.basicConfig(**cfg)",
+    "a list of handlers": "logging.basicConfig(handlers=[logging.StreamHandler(open('run.log', 'w'))], level=20)",
+    "a list of handlers with a name": "hs = []\nhs.append(logging.StreamHandler(open('run.log', 'w')))\n"
+    "logging.basicConfig(handlers=hs, level=20)",
+    "a dict": "import logging.config as c\nset_up = getattr(c, 'dict' + 'Config')\nset_up({'version': 1})",
+    "a class by another name": "from logging import StreamHandler as S\n"
+    "logging.getLogger().addHandler(S(open('run.log', 'w')))",
+    "a function's handler": "def handler(out):\n    return logging.StreamHandler(out)\n"
+    "logging.getLogger().addHandler(handler(open('run.log', 'w')))",
+    "the screen, replaced": "import sys\nsys.stderr = open('run.log', 'w')\nlogging.basicConfig(level=20)",
+    "an unknown stream": "import somewhere\nlogging.basicConfig(stream=somewhere.out, level=20)",
+    "an unknown handler": "import somewhere\nlogging.getLogger().addHandler(somewhere.Handler())",
+    "an unknown set-up": "import logging.config\nlogging.config.listen(9)",
+    "a sink of loguru": "from loguru import logger as sink\nadd = sink.add\nadd('run.log')",
+    "a console in a file": "from rich.console import Console\nfrom rich.logging import RichHandler\n"
+    "logging.basicConfig(handlers=[RichHandler(console=Console(file=open('run.log', 'w')))])",
+    "a class of its own": "class H(logging.StreamHandler):\n    pass\n"
+    "logging.getLogger().addHandler(H(open('run.log', 'w')))",
+}
+TO_SCREENS = {
+    "no settings": "logging.basicConfig()",
+    "the screen": "import sys\nlogging.basicConfig(stream=sys.stdout, level=20, format='%(message)s')",
+    "a handler": "import sys\nh = logging.StreamHandler(sys.stdout)\nh.setFormatter(logging.Formatter('%(message)s'))\n"
+    "logging.getLogger().addHandler(h)",
+    "a handler of the default": "logging.getLogger().addHandler(logging.StreamHandler())",
+    "a list": "import sys\nlogging.basicConfig(handlers=[logging.StreamHandler(sys.stdout)], force=True)",
+    "levels": "logging.getLogger('torch').setLevel(logging.ERROR)\nlogging.getLogger().propagate = False",
+}
+
+
+@pytest.mark.parametrize("name", TO_FILES)
+def test_what_is_not_known_to_be_the_screen_is_a_file(name: str, tmp_path: Path) -> None:
+    text = script(LOOP.format(TO_FILES[name], LOOKS["a copy"]))
+    patch = patch_of(tmp_path, text, lossy=False)
+    safe = {hunk.tier for hunk in patch.hunks} == {"safe"}
+    assert not safe or "ahead.drain()\n        " + LOOKS["a copy"] in patch.files[0].after.decode()
+
+
+@pytest.mark.parametrize("name", TO_SCREENS)
+def test_what_is_known_to_be_the_screen_is_none(name: str, tmp_path: Path) -> None:
+    assert tiers(tmp_path, TO_SCREENS[name], LOOKS["a copy"]) == {"safe"}
+
+
+def test_files_of_a_log_that_come_and_go_are_counted_as_they_were(tmp_path: Path) -> None:
+    rotating = "import logging.handlers\nlogging.getLogger().addHandler(logging.handlers.RotatingFileHandler('a', 60))"
+    assert "safe" not in tiers(tmp_path, rotating, "x = x * len(os.listdir('.'))")
+    assert tiers(tmp_path, TO_FILE, "x = x * len(os.listdir('.'))") == {"safe"}
+
+
 def test_a_handler_that_keeps_the_lines_is_nothing_ordinary(tmp_path: Path) -> None:
     kept = "import logging.handlers\nkept = logging.handlers.MemoryHandler(99)\nlogging.getLogger().addHandler(kept)"
     assert "safe" not in tiers(tmp_path, kept, "x = x * len(kept.buffer)")
+
+
+def test_lines_in_memory_are_looked_at_as_those_of_a_file_are(tmp_path: Path) -> None:
+    kept = "import io\nkept = io.StringIO()\nlogging.basicConfig(stream=kept, level=20)"
+    assert "safe" not in tiers(tmp_path, kept, "x = x * len(kept.getvalue())")
 
 
 def test_a_handler_that_begins_new_files_is_ordinary(tmp_path: Path) -> None:

@@ -99,16 +99,25 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
 
 
 def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether a value may share its memory with a tensor that lasts: `model.bias.detach()`, `inputs[0]`."""
+    """Whether a value may share memory with a tensor that lasts, or hold one: `model.bias.detach()`, `inputs[0]`."""
     if value_types.is_number(node, facts):
         return False
     filled = facts.reached is not None and facts.reached.may_change(facts.source.place(node))
     if filled or (is_rate(node, facts) and _RATE_IS_TENSOR.search(facts.source.project_text)):
         return True
+    if _may_hold_tensors(node, facts):
+        return True
     inner = node.func if isinstance(node, cst.Call) else node
     if isinstance(inner, cst.Attribute):
         return shares_memory(inner.attr.value)
     return isinstance(node, cst.Subscript) and value_types.is_tensor(node.value, facts)
+
+
+def _may_hold_tensors(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a value may be a list or dict of tensors: when it is kept it is copied, and the tensors in it too."""
+    if facts.reached is None or is_rate(node, facts) or value_types.is_tensor(node, facts):
+        return False
+    return facts.reached.may_hold_tensors(facts.source.place(node))
 
 
 def is_rate(node: cst.BaseExpression, facts: LoopFacts) -> bool:

@@ -58,7 +58,8 @@ def _numpy_load(call: LibraryCall) -> Objects:
     """With `mmap_mode="r+"` the array is the file: whatever has that open is written to."""
     second = call.here.node.args[1:2] if isinstance(call.here.node, ast.Call) else []
     mode = _word(call, "mmap_mode") or next(iter(second), None)
-    if mode is not None and not any(_constant(mode, one) for one in (None, "r", "c")):
+    told = mode is None and not call.given.rest  # not by `**options`
+    if not told and not any(_constant(mode, one) for one in (None, "r", "c")):
         return call.dispatch.unknown("`numpy.load`", NONE, call.here)
     word = _word(call, "allow_pickle")
     hidden = bool(call.given.rest) or len(call.given.positional) > _PICKLES

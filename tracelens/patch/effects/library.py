@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import durations, implicit, vocabulary
+from tracelens.patch.effects import durations, implicit, log_files, screens, vocabulary
 from tracelens.patch.effects.attributes import REMADE
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
@@ -137,6 +137,9 @@ class Library:
         if vocabulary.is_general(called.full):
             self.memory.effect(here.unit, here.node, Effect(GENERAL, None, called.full))
         self._effects(entry, called, given, here)
+        opened = log_files.opened_by(LibraryCall(called, given, here, self.dispatch), entry)
+        if opened:
+            self.memory.effect(here.unit, here.node, Effect(opened))
         results = self.callbacks.enter(entry, called, given, here) | self._unnamed(entry, called, given, here)
         self._show(entry, given.objects | results, here)
         return self.results.result(entry, called, given, results, here) | self._timed(
@@ -187,6 +190,10 @@ class Library:
             note(here.unit, here.node, Effect(kind))
         if OUTPUT in entry.does:
             self._screen(given, here)
+        written_to = given.objects if called.receiver is None else given.objects | {called.receiver}
+        on_screen = DISK_WRITE in entry.does and screens.is_any_screen(written_to, self.memory, here.unit)
+        if on_screen or screens.is_verbose(here.node) or screens.speaks(called.receiver, self.memory, here.unit):
+            note(here.unit, here.node, Effect(OUTPUT))
         for one in given.objects:
             if has_content(one):
                 note(here.unit, here.node, Effect(READS, one, "", deep=True))

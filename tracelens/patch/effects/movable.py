@@ -22,12 +22,12 @@ from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written
 from tracelens.patch.effects.dispatch import TEXT
 from tracelens.patch.effects.identity import Identities
 from tracelens.patch.effects.kept import KeptValues, evaluated_in_place
+from tracelens.patch.effects.log_files import looks_at_logs
 from tracelens.patch.effects.memory import DATA, ELSEWHERE, SHARED
 from tracelens.patch.effects.objects import (
     BAR,
     CLOCK,
     COLLECTIVE,
-    DISK_LOOK,
     DISK_READ,
     DISK_WRITE,
     GENERAL,
@@ -62,7 +62,7 @@ from tracelens.patch.effects.reasons import (
     certainty,
     not_known,
 )
-from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, is_of_its_own, logs_to_files
+from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, is_of_its_own, maps
 from tracelens.patch.effects.touched import Touched
 
 Tier = Literal["safe", "checked", "refused"]
@@ -314,10 +314,10 @@ class _Judge:
         A bar is drawn over a moment later, but not where a line was written below it: there it stays as it was.
         """
         for moved, other, about in ((OUTPUT, OUTPUT, LINES), (BAR, OUTPUT, LINES), (DISK_WRITE, DISK_READ, FILES)):
-            own = [deed for deed in self.moved if deed.effect.kind == moved]
+            own = [one for one in self.moved if one.effect.kind == moved or (moved == DISK_WRITE and maps(one))]
             if not own:
                 continue
-            certain = moved != BAR and any(not deed.perhaps for deed in own)
+            certain = moved != BAR and any(not one.perhaps and not maps(one) for one in own)
             for deed in self.staying:
                 if deed.effect.kind == other:
                     surely = certain and (deed.unit is self.unit or deed.at is self.loop or not is_occasional(deed))
@@ -325,11 +325,11 @@ class _Judge:
                 elif deed.effect.kind == UNKNOWN and moved in (OUTPUT, BAR):
                     asked = say("whether {why} writes lines of its own is not known", why=_why(deed))
                     yield self._reason("output", about, asked, deed, known=False)
-        if logs_to_files(self.memory, self.moved):
-            for deed in self.staying:
-                if deed.effect.kind == DISK_LOOK and deed.at is not self.loop:  # the loader reads its data set
-                    text = say("{who} looks at a file, which may be the log", who=self._who(deed))
-                    yield self._reason("output", FILES, text, deed, known=False)
+        looks = looks_at_logs(self.memory, self.moved)
+        for deed in self.staying:
+            if deed.effect.kind in looks and deed.at is not self.loop:  # the loader reads its data set
+                text = say("{who} looks at a file, which may be the log", who=self._who(deed))
+                yield self._reason("output", FILES, text, deed, known=False)
 
     def _seen(self, deed: Deed, kind: str) -> str:
         who = self._who(deed)

@@ -200,4 +200,6 @@ GENERAL = say("is known by a pattern only")
 SETS = say("changes a setting of the process")
 NAMES = say("sees every name")
 SHOWS = say("shows a duration")
+LOG_FILE, LOG_FILES = "<log file>", "<log files>"
+"""Opens a file for the lines of loggers, or several that come and go: those of every logger, which are one here."""
 SUSPENDS = say("hands control to its caller")

@@ -16,6 +16,7 @@ from functools import cached_property, reduce
 from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.holding import may_hold_tensors
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
 from tracelens.patch.effects.kinds import Kinds
 from tracelens.patch.effects.memory import ANY_DATA, DATA, SHARED, WEIGHTS, Unit, is_tensor
@@ -147,6 +148,12 @@ class Reached:
         objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
         nameless = {SHARED if isinstance(one, Unknown) else one for one in objects if not is_tensor(one)}
         return not nameless.isdisjoint(self._filled_in_loop) or not objects.isdisjoint(self._filled)
+
+    def may_hold_tensors(self, span: Span) -> bool:
+        """Whether a value may be a list or dict with tensors in it, or nobody can tell what it is."""
+        node = self._expression(span)
+        objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
+        return not objects or any(may_hold_tensors(one, self.memory) for one in objects)
 
     def _expression(self, span: Span) -> ast.expr | None:
         """The expression that stands there, also where it is all of a statement."""

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from tracelens.patch.effects import classes, vocabulary
+from tracelens.patch.effects import classes, screens, vocabulary
 from tracelens.patch.effects.attributes import FACTORY, VIEW
 from tracelens.patch.effects.callables import is_picker
 from tracelens.patch.effects.callbacks import acts, has_content
@@ -125,6 +125,8 @@ class Results:
         thing = own or self.memory.make(Thing, kind, *self._site(kind, called, here))
         if not layer and kind != LOADED:  # what a file is read with is no part of it
             self.memory.write(thing, HELD, filter(acts, given.objects))
+        if not layer:
+            screens.note_made(thing, given.objects, here, self.memory)
         if entry.fresh:
             self.memory.write(thing, FRESH, {PLAIN})
             self.memory.write(thing, CLASS, {self.memory.make(Name, called.full, None)})

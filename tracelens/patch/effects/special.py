@@ -39,6 +39,7 @@ from tracelens.patch.effects.objects import (
     Thing,
     Unknown,
 )
+from tracelens.patch.effects.screens import opens_screen, put_on_screen
 
 
 def _lazy(call: LibraryCall) -> Objects:
@@ -211,7 +212,10 @@ def _open(call: LibraryCall) -> Objects:
     mode = constant(call.here.node, 1) or keyword(call.here.node, "mode") or "r"
     for kind in (DISK_WRITE,) if set(mode) & set("wax+") else (DISK_READ, DISK_LOOK):
         call.memory.effect(call.here.unit, call.here.node, Effect(kind))
-    return frozenset({call.memory.make(Thing, "file", call.here.node, call.here.maker)})
+    made = call.memory.make(Thing, "file", call.here.node, call.here.maker)
+    if opens_screen(call.here.node):
+        put_on_screen(made, call.memory)
+    return frozenset({made})
 
 
 def _environment_read(call: LibraryCall) -> Objects:

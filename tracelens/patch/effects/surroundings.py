@@ -1,5 +1,5 @@
 """What stands around a piece of a loop: the bar that the loop goes through, the wait before a clock is read,
-and where the lines of a logger go.
+and files that are stored into as if they were arrays.
 
 In: an analysis, and a node with its unit. Out: yes or no.
 """
@@ -7,14 +7,11 @@ In: an analysis, and a node with its unit. Out: yes or no.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Iterable
 
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.dispatch import HELD
-from tracelens.patch.effects.memory import Memory
-from tracelens.patch.effects.names import code_of, module_of
+from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     WAITS,
     WRITES,
@@ -22,16 +19,14 @@ from tracelens.patch.effects.objects import (
     Callbacks,
     Effect,
     Module,
-    Name,
     Object,
     Thing,
+    Unknown,
 )
 from tracelens.patch.effects.places import statement_before
 
 _LAZY = frozenset({"lazy", "pairs", "numbered"})
 """Kinds of iterators that only hand on what they go through."""
-_LOG_FILE = re.compile(r"FileHandler|\bfilename\s*=|\b(?:dict|file)Config\b|\b(?:logger|log)\.add\(")
-"""What a project whose loggers write to files has in its text."""
 
 
 def goes_through_bar(analysis: Analysis, unit: Module | Activation, head: ast.expr) -> bool:
@@ -71,16 +66,12 @@ def _asks_for_a_gpu(test: ast.expr) -> bool:
     return isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq) and "cuda" in ast.unparse(test)
 
 
-def logs_to_files(memory: Memory, moved: Iterable[Deed]) -> bool:
-    """Whether a moved line goes to the loggers of a project that writes logs to files."""
-    if not any(deed.effect.kind == WRITES and _is_logging(deed.effect.target) for deed in moved):
-        return False
-    files = {module_of(unit).file for unit in memory.summaries if isinstance(unit, (Module, Activation))}
-    return any(_LOG_FILE.search(file.text) for file in files)
-
-
-def _is_logging(target: Object | None) -> bool:
-    return isinstance(target, Name) and target.full == "<logging>"
+def maps(deed: Deed) -> bool:
+    """Whether a value is stored in an array that may be a file: one that is mapped from it, and what nobody knows."""
+    target = deed.effect.target
+    return deed.effect.kind == WRITES and (
+        isinstance(target, Unknown) or (isinstance(target, Thing) and target.kind in ("archive", "file"))
+    )
 
 
 def is_of_its_own(statement: ast.AST, node: ast.AST) -> bool:

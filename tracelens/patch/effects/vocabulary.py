@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
 import yaml
 
 from tracelens.patch.effects import objects
+from tracelens.patch.effects.words import words
 
 _EFFECTS: Mapping[str, str] = {
     "output": objects.OUTPUT,
@@ -36,11 +37,17 @@ _WIDE = (
     *("torch.", "torchvision.", "torchaudio.", "numpy.", "scipy.", "sklearn.", "pandas.", "PIL.", "cv2.", "skimage."),
     *("cupy.", "numba.", "jax.", "librosa.", "transformers.", "timm.", "einops.", "networkx.", "rdkit.", "heapq."),
     *("bisect.", "argparse.", "omegaconf.", "pickle.", "io.", "os.", "sys.", "socket.", "<data>.", "<module>."),
-    *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>."),
+    *("<loader>.", "<optimizer>.", "<scheduler>.", "<other>.", "<buffer>."),
 )
 """The patterns of these say what most of their functions do: enough for what stays where it is, no proof for a move."""
 _SETS = re.compile("(set|use|enable|disable|register|reset|seed|install)_|set[A-Z]")
 """What a function of a library is called that changes how the rest runs: no pattern stands for one."""
+_PRINTS = words("print println printf pprint echo")
+_SHOWS = words("show dump display displayhook interact prompt confirm pause pager banner render reveal warn download")
+_SPEAKS = words("pp help info main puts warning write writelines")
+"""Anywhere in a name, at its beginning, or all of it: what may write lines, whatever the rest of its library does. No
+pattern speaks against it."""
+_PARTS_OF_NAMES = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,16 @@ def lookup(full: str) -> Entry | None:
     if not full.startswith("<") and _SETS.match(parts[-1]):
         return None
     prefixes = (".".join([*parts[:size], "*"]) for size in range(len(parts) - 1, 0, -1))
-    return next((known[prefix] for prefix in prefixes if prefix in known), None)
+    found = next((known[prefix] for prefix in prefixes if prefix in known), None)
+    if found is None or not _may_print(parts[-1]):
+        return found
+    return replace(found, does=tuple(dict.fromkeys((*found.does, objects.OUTPUT, objects.DISK_WRITE))))
+
+
+def _may_print(name: str) -> bool:
+    """Whether a function's name says that it may write lines: `print_stats`, `show`, `info`, but not `memory_info`."""
+    parts = [part.lower() for part in _PARTS_OF_NAMES.findall(name)]
+    return name in _SPEAKS or not _PRINTS.isdisjoint(parts) or not _SHOWS.isdisjoint(parts[:1])
 
 
 def is_general(full: str) -> bool:
