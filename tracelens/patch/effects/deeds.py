@@ -190,9 +190,10 @@ def _calls_anything(unit: Unit) -> bool:
 
 def _is_doubtful(summary: UnitSummary, node: ast.AST, effect: Effect) -> bool:
     """Whether an effect is that of a change in place that is only likely: of what may as well be a number, or of a
-    call that is a tensor's unless it is something else's."""
+    call that is a tensor's unless it is something else's, with all that the other would look at."""
     likely = node in summary.doubtful or (node, effect.target) in summary.may_change
-    return likely and effect.field[:1] in ("[", "<")
+    within = effect.deep and not effect.field and effect.kind in (READS, WRITES)
+    return likely and (within or effect.field[:1] in ("[", "<"))
 
 
 def is_occasional(deed: Deed) -> bool:

@@ -17,6 +17,7 @@ from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
 from tracelens.patch.effects.holding import may_hold_tensors
+from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
 from tracelens.patch.effects.kinds import Kinds
 from tracelens.patch.effects.memory import ANY_DATA, DATA, SHARED, WEIGHTS, Unit, is_tensor
@@ -122,8 +123,13 @@ class Reached:
         return frozenset(keys).union(key for key, objects in held.items() if not wanted.isdisjoint(objects))
 
     def other_names(self, keys: Iterable[str]) -> frozenset[str]:
-        """The names, and those that may stand for the same object."""
-        wanted = frozenset(one for key in keys for one in self._objects.get(key, ()))
+        """The names, and those that may stand for the same object.
+
+        What comes out of a file is one object in place of many: it makes two names one only where the name that is
+        asked for stands for nothing else, not where a list that the project makes is hardly told from it.
+        """
+        objects = [self._objects.get(key, frozenset()) for key in keys]
+        wanted = {one for those in objects for one in those if len(those) == 1 or not is_loaded(one)}
         return frozenset(keys).union(name for one in wanted for name in self._names.get(one, ()))
 
     def kind(self, span: Span) -> Kind:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.bindings import Bindings
 from tracelens.patch.effects.kind import RESHAPE
@@ -47,16 +48,16 @@ class Reshaped:
     def _found(self) -> frozenset[Object]:
         """The objects that are changed so; an unknown one where it can be any."""
         if any(_BY_TEXT.search(one.file.text) for one in self.memory.objects(Module)):
-            return self.memory.unknown("a tensor that is changed by a name")
+            return self.memory.unknown(say("a tensor that is changed by a name"))
         changed = {one for unit, node in self._owners() for one in self._told(unit, node)}
         changed |= {one for unit, node in self._words() for one in self._handed(unit, node)}
         return frozenset(changed).union(self._bindings.replaced("data"))
 
     def _told(self, unit: Module | Activation, node: ast.expr) -> Iterator[Object]:
         """What such a mention is about: a method that torch itself has takes any tensor (`torch.Tensor.t_`)."""
-        for one in self.analysis.value(unit, node) or self.memory.unknown("a tensor that nobody can tell"):
+        for one in self.analysis.value(unit, node) or self.memory.unknown(say("a tensor that nobody can tell")):
             if isinstance(one, Name):
-                yield from self.memory.unknown(f"what is handed to a method of `{one.full}`")
+                yield from self.memory.unknown(say("what is handed to a method of `{name}`", name=one.full))
             yield from self.memory.reach([one], through_unknown=False) if isinstance(one, Container) else [one]
 
     def _handed(self, unit: Module | Activation, node: ast.expr) -> Iterator[Object]:

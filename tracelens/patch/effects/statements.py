@@ -27,6 +27,7 @@ from tracelens.patch.effects.objects import (
     Instance,
     Module,
     Name,
+    Object,
     Thing,
 )
 from tracelens.patch.effects.project import Project
@@ -82,7 +83,9 @@ class Statements(Expressions):
         here = self.here(node)
         changed = frozenset(one for one in before - {DATA} if isinstance(one, _CHANGED_IN_PLACE))
         if PLAIN in before:  # of a number it makes another one
-            likely = {(node, one) for one in changed if not (isinstance(one, Instance) or is_tensor(one))}
+            if PLAIN in given and not any(map(_is_told_apart, before | given)):
+                self.memory.summary(self.unit).doubtful.add(node)  # adding numbers calls nothing
+            likely = {(node, one) for one in changed if not _is_told_apart(one)}
             self.memory.summary(self.unit).may_change |= likely
         for one in changed:
             for name in (ANY_KEY, STATE):
@@ -338,3 +341,8 @@ _KINDS: Mapping[type[ast.stmt], Callable[..., None]] = {
     ast.Import: Statements._import,
     ast.ImportFrom: Statements._import_from,
 }
+
+
+def _is_told_apart(one: Object) -> bool:
+    """Whether it is an object of the project's class or a tensor that others may have, which a sum changes for them."""
+    return isinstance(one, Instance) or is_tensor(one)

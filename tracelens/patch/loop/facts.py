@@ -33,7 +33,6 @@ from tracelens.patch.effects.kind import NUMBER, UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.doubts import Doubts
-from tracelens.patch.loop.identity_tests import asked_only
 from tracelens.patch.loop.loops import (
     BUILTINS,
     REMEMBERED,
@@ -45,6 +44,7 @@ from tracelens.patch.loop.loops import (
     own_nodes,
     scope_of,
 )
+from tracelens.patch.loop.mentions import Mentions
 from tracelens.patch.loop.sites import read_of
 
 PURE_BUILTINS = words(
@@ -168,14 +168,12 @@ class LoopFacts:
 
     def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether a statement (a compound one by its head) touches one of the keys."""
-        asked = (self._told(part) if self.by_text else self.touched(part) for part in _head_parts(node))
+        asked = (self._mentions.told(part) if self.by_text else self.touched(part) for part in _head_parts(node))
         return any(meets(one, keys) for one in asked)
 
-    def _told(self, part: cst.CSTNode) -> frozenset[str]:
-        """What the text of a piece of code touches, without objects of which it asks no more than what they are."""
-        stored = (target for leaf in self.leaves for target in targets(leaf) if isinstance(target, cst.Attribute))
-        bound = self.varying.union(key(one) for target in stored for one in variables(target) if one is target)
-        return touched(part, self.names) - (asked_only(part) - bound)
+    @cached_property
+    def _mentions(self) -> Mentions:
+        return Mentions(tuple((leaf, tuple(_head_parts(leaf))) for leaf in self.leaves), self.names, self.varying)
 
     def reaches(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether what a statement calls touches one of the keys, as far as that has a name in the loop's function."""

@@ -279,21 +279,21 @@ def loop_of_read(request: RecipeRequest, node: cst.CSTNode, own_streams: bool = 
 def _largest_plan(
     request: RecipeRequest, facts: LoopFacts, members: Found, declined: list[Declined]
 ) -> tuple[Found, Deferral | None]:
-    """A plan for all sites; where that fails, for as many as can be deferred together, the first ones first."""
+    """A plan for all sites; where that fails, for as many as can wait together, rare ones last."""
     try:
         return members, plan(facts, statements([site for site, _ in members]))
     except Blocked:
         pass
     kept: Found = []
     best: Deferral | None = None
-    for site, target in members:
+    for site, target in sorted(members, key=lambda one: _seldom(facts, *one)):
         try:
             best = plan(facts, statements([*(one for one, _ in kept), site]))
             kept.append((site, target))
         except Blocked as blocked:
             rare = Blocked(None, *FEW_BATCHES) if _seldom(facts, site, target) else blocked
             declined.append(request.decline(site.node, rare))
-    return kept, best
+    return [one for one in members if one in kept], best
 
 
 def _frequent(request: RecipeRequest, facts: LoopFacts, members: Found, declined: list[Declined]) -> Found:
