@@ -101,9 +101,9 @@ def test_the_card_says_step_gain_range_and_results() -> None:
     assert fix_card.measured(trial("failed")) == "said: failed"
     scattered = replace(trial("slower"), ratio=Ratio(2.5, 1.1, 9.0))
     assert fix_card.measured(scattered) == "said: slower", "a range that says little is not shown as a number"
-    beyond_doubt = replace(trial("faster"), ratio=Ratio(0.1, 0.02, 0.5))
+    beyond_doubt = replace(trial("faster"), ratio=Ratio(0.1, 0.02, 0.5), patched_ns=2_000_000)
     assert fix_card.measured(beyond_doubt).startswith(
-        "Faster: 20.0 → 10.0 ms per step, +900 % (95 % sure: +100 to +4900 %)"
+        "Faster: 20.0 → 2.0 ms per step, +900 % (95 % sure: +100 to +4900 %)"
     )
 
 

@@ -162,6 +162,7 @@ class _Fix:
         planning_began = time.monotonic()
         with interrupts.kept() as check_interrupt:
             diagnosis = planned((self.folder,), self.plan_options)
+            check_interrupt()
             answer_s = time.monotonic() - planning_began  # with what was measured it is planned again, or its page made
             for name in self.names:
                 chosen_scheme(diagnosis, name)
