@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from tracelens.patch.effects.places import KEPT_TREES, LOOPS, path_to
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, bound_by, nodes_of
+from tracelens.patch.effects.places import KEPT_TREES, LOOPS, path_to, position
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, bound_by, nodes_of, stored_in
 from tracelens.patch.effects.words import words
 
 Path = Sequence[ast.AST]
@@ -63,7 +63,7 @@ def own_path(code: Code, node: ast.Name) -> Path:
     if any(isinstance(one, (*FUNCTIONS, ast.ClassDef)) for one in path[1:]):
         return []
     inner = (one for one in path if isinstance(one, COMPREHENSIONS))
-    return [] if any(node.id in _targets(one) for one in inner) else path
+    return [] if any(node.id in stored_in(one) for one in inner) else path
 
 
 def ends_errors(path: Path) -> bool:
@@ -97,7 +97,7 @@ class _Pair:
 
     @property
     def is_before(self) -> bool:
-        return _position(self.other[-1]) < _position(self.asked[-1])
+        return position(self.other[-1]) < position(self.asked[-1])
 
     def is_certain(self, stores: Sequence[Path]) -> bool:
         """Whether the other one is evaluated whenever the asked one is, and finds the same value."""
@@ -140,7 +140,7 @@ class _Pair:
         statement = _statement(store)
         if statement is _statement(second) and not any(isinstance(one, ast.NamedExpr) for one in store):
             return False  # the value is there before the name is bound
-        within = _position(first[-1]) < _position(store[-1]) < _position(second[-1])
+        within = position(first[-1]) < position(store[-1]) < position(second[-1])
         return within or (statement is _statement(first) and statement is not _statement(second))
 
     def _is_reached(self, between: frozenset[ast.AST]) -> bool:
@@ -190,15 +190,6 @@ def _listed(value: object) -> list[ast.AST]:
 
 def _statement(path: Path) -> ast.AST:
     return next(one for one in reversed(path) if isinstance(one, (ast.stmt, ast.ExceptHandler, ast.match_case)))
-
-
-def _position(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
-
-
-def _targets(node: ast.AST) -> frozenset[str]:
-    stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-    return frozenset(one.id for one in stored)
 
 
 @lru_cache(maxsize=KEPT_TREES)

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from tracelens.patch.effects.memory import NONE, Memory, Objects
 from tracelens.patch.effects.objects import SHOWS, Container, Duration, Effect, Moment, Object, Thing
+from tracelens.patch.effects.places import position
 
 _SHIFTS = (ast.Add, ast.Sub)
 
@@ -52,7 +53,7 @@ def _moments(objects: Objects, node: ast.AST) -> list[ast.AST]:
 def shown(objects: Iterable[Object], memory: Memory) -> Iterable[Effect]:
     """The effects of showing the objects to people, who see a duration where two moments are among them."""
     times = timed(objects, memory)
-    moments = sorted({one.read for one in times if isinstance(one, Moment)}, key=_line)
+    moments = sorted({one.read for one in times if isinstance(one, Moment)}, key=position)
     pairs = (memory.make(Duration, first, last) for first, last in pairwise(moments))
     return (Effect(SHOWS, one) for one in (*(one for one in times if isinstance(one, Duration)), *pairs))
 
@@ -61,10 +62,6 @@ def decided(left: Objects, right: Objects, node: ast.AST, memory: Memory) -> Ite
     """The effects of a comparison that a duration decides, as a deadline does: it counts as shown."""
     between = computed(left, ast.Sub, right, node, memory)
     return shown((one for one in between if isinstance(one, Duration)), memory)
-
-
-def _line(node: ast.AST) -> tuple[int, int]:
-    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
 def only_timed(objects: Objects) -> Objects:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, scope_of
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, scope_of, stored_in
 
 ALL_BUILTINS = "__builtins__"
 
@@ -29,8 +29,7 @@ def _kept(node: ast.AST, words: frozenset[str]) -> Iterator[ast.Name]:
         elif isinstance(part, FUNCTIONS):
             yield from _of_function(part, words)
         elif isinstance(part, COMPREHENSIONS):
-            stored = (one for one in ast.walk(part) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-            yield from _kept(part, words.difference(one.id for one in stored))
+            yield from _kept(part, words - stored_in(part))
         else:  # the names of a class body are not those of its methods
             yield from _kept(part, words)
 

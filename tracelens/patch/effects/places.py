@@ -46,6 +46,11 @@ def span_of(node: ast.AST) -> Span | None:
     return Span(node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or 0)
 
 
+def position(node: ast.AST) -> tuple[int, int]:
+    """Line and column where a node begins, to order nodes of one file by; zeros for one without a place."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
 def loop_at(tree: ast.AST, line: int, column: int | None = None) -> Loop | None:
     """The loop that starts there."""
     for node in _loops(tree):

@@ -66,6 +66,12 @@ def nodes_of(code: Code) -> Iterator[ast.AST]:
             waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
+def stored_in(node: ast.AST) -> frozenset[str]:
+    """The names that are stored anywhere in a node, as a comprehension does for itself."""
+    stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return frozenset(one.id for one in stored)
+
+
 def bound_by(node: ast.AST) -> Iterator[str]:
     """The names that a node binds itself."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
