@@ -1,13 +1,14 @@
 """What the line clock costs: inside its steps, and after them. Needs torch; uses the GPU where there is one.
 
-    python tests/owners/price.py [-o OUT.json] [--pairs 60] [--at-once 1] [--seconds 200]
+    python tests/owners/price.py [-o OUT.json] [--loops small,transformer,python] [--processes 6] [--seconds 170]
 
-Each process trains one loop: steps before, two steps that are clocked or not, steps behind. What a clock leaves behind
-in an interpreter stays there, so that a process is clocked once at most. The price is "behind" to "before" of the
-processes with a clock, divided by that of those without, with a 95 % interval by resampling processes; of each part it
-is the mean of the fastest quarter of its steps, because others of the machine only make steps slower; without a GPU a
-step is the processor's time of it. Processes are forked from one that has imported torch and never used the GPU;
-`--at-once` of them run side by side: on one GPU they disturb each other by 10 %.
+A clock leaves what it leaves in the interpreter, so that each process is clocked once, and processes differ by more
+than a clock could cost. So a process holds each loop twice, compiled from one text: as a file of the project, which the
+clock watches, and as one of a library, which it does not. Both take turns, in blocks of steps, before the clock's two
+steps and after them. The price is (project ÷ library after) ÷ (project ÷ library before), medians over the blocks; of
+all processes the mean, with Student's 95 % interval. Every other process has no clock: what it says is the error of the
+method. What a clock would leave behind in libraries, too, stays unseen here: that is counted, in instructions, by
+`clocked_instructions.py`. Without a GPU a step is the processor's time of it.
 """
 
 from __future__ import annotations
@@ -20,162 +21,139 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
-import torch
-from torch import nn
+import torch  # noqa: E402
 
-from tracelens.capture.inside.line_clock import LineClock
+from tests.owners.intervals import interval  # noqa: E402
+from tracelens.capture.inside.line_clock import LineClock  # noqa: E402
+from tracelens.capture.inside.user_frames import is_users_file  # noqa: E402
 
-WARM, PART, BETWEEN = 100, 400, 20
-RESAMPLED = 4000
-LOOPS = ("small", "python")
-
-
-def python_work(count: int) -> int:
-    total = 0
-    for number in range(count):
-        total += number * number
-    return total
+LOOPS = ("small", "transformer", "python")
+WARM, BLOCK = 150, 10
+"""Steps before anything counts, of each copy; steps of one copy in a row."""
+TEXT = Path(__file__).with_name("price_loops.py")
+FILES = {"project": str(TEXT), "library": str(Path(torch.__file__).with_name("price_loops.py"))}
 
 
-class Loop:
-    """A small MLP; `python` adds a hot loop to each step."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model = nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)]).to(self.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters())
-        self.batch = torch.rand(16, 64, device=self.device)
-
-    def step(self) -> None:
-        loss = self.model(self.batch).pow(2).mean()
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        if self.name == "python":
-            python_work(20_000)
-        loss.item()
-
-    def timed(self) -> int:
-        now = time.perf_counter_ns if self.device == "cuda" else time.process_time_ns
-        start = now()
-        self.step()
-        return now() - start
+def copies(name: str) -> dict[str, Any]:
+    """The loop as a file of the project and as one of a library."""
+    found = {}
+    for kind, file in FILES.items():
+        assert is_users_file(file) is (kind == "project"), file
+        space: dict[str, Any] = {"__name__": f"price_{kind}", "__file__": file}
+        exec(compile(TEXT.read_text(encoding="utf-8"), file, "exec"), space)
+        torch.manual_seed(0)
+        found[kind] = space[name]()
+    return found
 
 
-def one_process(name: str, clocked: bool) -> dict[str, float]:
-    """µs per step of one process: before, in the two steps, behind."""
+def block(loop: Any, steps: int = BLOCK) -> float:
+    """µs per step of so many in a row."""
+    now = time.perf_counter_ns if torch.cuda.is_available() else time.process_time_ns
+    start = now()
+    for _ in range(steps):
+        loop.step()
+    return (now() - start) / steps / 1e3
+
+
+def turns(loops: dict[str, Any], seconds: float, rng: random.Random) -> list[tuple[float, float]]:
+    """(project, library) µs per step, block by block."""
+    until, found = time.monotonic() + seconds, []
+    while time.monotonic() < until:
+        order = rng.sample(sorted(loops), 2)
+        took = {kind: block(loops[kind]) for kind in order}
+        found.append((took["project"], took["library"]))
+    return found
+
+
+def one_process(name: str, clocked: bool, seconds: float, seed: int) -> dict[str, Any]:
+    """The ratios of the two copies, before and after; of the clock's two steps, the time beside a plain one."""
     torch.set_num_threads(1)
-    loop = Loop(name)
-    for _ in range(WARM):
-        loop.step()
-    before = [loop.timed() for _ in range(PART)]
-    first, second = _two_steps(loop, clocked)
-    for _ in range(BETWEEN):
-        loop.step()
-    behind = [loop.timed() for _ in range(PART)]
-    return {"before": _quick(before), "first": first / 1e3, "second": second / 1e3, "behind": _quick(behind)}
+    loops, rng = copies(name), random.Random(seed)
+    for loop in loops.values():
+        block(loop, WARM)
+    before = turns(loops, seconds, rng)
+    inside = _two_steps(loops["project"], clocked)
+    for loop in loops.values():
+        block(loop, 2 * BLOCK)
+    after = turns(loops, seconds, rng)
+    plain = statistics.median(project for project, _ in before)
+    return {
+        "clocked": clocked,
+        "plain_us": plain,
+        "inside": [step / plain for step in inside],
+        "before": _ratio(before),
+        "after": _ratio(after),
+        "blocks": [len(before), len(after)],
+    }
 
 
-def _quick(steps: Sequence[int]) -> float:
-    return statistics.fmean(sorted(steps)[: len(steps) // 4]) / 1e3
-
-
-def _two_steps(loop: Loop, clocked: bool) -> list[int]:
+def _two_steps(loop: Any, clocked: bool) -> list[float]:
     if not clocked:
-        return [loop.timed() for _ in range(2)]
+        return [block(loop, 1) for _ in range(2)]
     clock, took = LineClock(), []
+    clock.prepare()  # a recording searches for the project's code before anything is timed
     for number in range(2):
         clock.begin_step(number)
-        took.append(loop.timed())
+        took.append(block(loop, 1))
     clock.stop()
     if clock.reason is not None:
         raise SystemExit(f"no clock: {clock.reason}")
     return took
 
 
-def measure(name: str, pairs: int, at_once: int, until: float) -> dict[str, Any]:
-    """Medians in µs, and what the clock costs inside and after."""
-    rng, found = random.Random(0), {True: [], False: []}  # type: ignore[var-annotated]
-    for _ in range(-(-pairs // at_once)):
-        if time.monotonic() > until:
-            break
-        kinds = [True, False] * at_once
-        rng.shuffle(kinds)
-        for kind in (kinds[:at_once], kinds[at_once:]):
-            for clocked, row in zip(kind, _forked([_job(name, one) for one in kind]), strict=True):
-                found[clocked].append(row)
-    with_clock, without = found[True], found[False]
-    inside = {
-        f"{part}_ratio": statistics.median(row[part] / row["before"] for row in with_clock)
-        / statistics.median(row[part] / row["before"] for row in without)
-        for part in ("first", "second")
-    }
-    after = [[row["behind"] / row["before"] for row in rows] for rows in (with_clock, without)]
-    before = statistics.median(row["before"] for row in (*with_clock, *without))
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    return statistics.median(project / library for project, library in pairs)
+
+
+def measure(name: str, processes: int, seconds: float) -> dict[str, Any]:
+    """All processes of one loop, in turns with and without a clock, and what they say."""
+    share = max(seconds / (2 * processes) - 6, 2) / 2  # a start on a GPU takes some 6 s
+    rows = [_forked(partial(one_process, name, seed % 2 == 0, share, seed)) for seed in range(2 * processes)]
+    with_clock, without = ([row for row in rows if row["clocked"] is kind] for kind in (True, False))
     return {
-        "before_us": before,
-        **inside,
-        "processes": len(with_clock),
-        "after_ratio": against(after[0], after[1], rng),
-        "after": after,
+        "plain_us": statistics.median(row["plain_us"] for row in rows),
+        "inside": [statistics.median(row["inside"][step] for row in with_clock) for step in range(2)],
+        "after": interval([row["after"] / row["before"] for row in with_clock]),
+        "no_clock": interval([row["after"] / row["before"] for row in without]),
+        "processes": rows,
     }
 
 
-def _job(name: str, clocked: bool) -> Callable[[], dict[str, float]]:
-    return lambda: one_process(name, clocked)
-
-
-def _forked(jobs: Sequence[Callable[[], dict[str, float]]]) -> list[dict[str, float]]:
-    """What these give in processes of their own, side by side."""
-    readers = []
-    for job in jobs:
-        readable, writable = os.pipe()
-        if os.fork() == 0:
-            os.close(readable)
-            os.write(writable, json.dumps(job()).encode())
-            os._exit(0)
-        os.close(writable)
-        readers.append(readable)
-    rows = []
-    for readable in readers:
-        with open(readable, encoding="utf-8") as said:
-            rows.append(json.loads(said.read()))
-        os.wait()
-    return rows
-
-
-def against(with_clock: list[float], without: list[float], rng: random.Random) -> dict[str, float]:
-    """Ratio of the medians, with the 95 % interval of resampled processes."""
-
-    def ratio(left: list[float], right: list[float]) -> float:
-        return statistics.median(left) / statistics.median(right)
-
-    drawn = sorted(
-        ratio(rng.choices(with_clock, k=len(with_clock)), rng.choices(without, k=len(without)))
-        for _ in range(RESAMPLED)
-    )
-    low, high = drawn[int(0.025 * RESAMPLED)], drawn[int(0.975 * RESAMPLED)]
-    return {"middle": ratio(with_clock, without), "low": low, "high": high}
+def _forked(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What this gives in a process of its own, forked from one that has imported torch and never used the GPU."""
+    readable, writable = os.pipe()
+    if os.fork() == 0:
+        os.close(readable)
+        os.write(writable, json.dumps(job()).encode())
+        os._exit(0)
+    os.close(writable)
+    with open(readable, encoding="utf-8") as said:
+        row: dict[str, Any] = json.loads(said.read())
+    os.wait()
+    return row
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path)
-    parser.add_argument("--pairs", type=int, default=60, help="processes with a clock, and as many without, per loop")
-    parser.add_argument("--at-once", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=600.0, help="per loop at most")
+    parser.add_argument("--loops", default=",".join(LOOPS))
+    parser.add_argument("--processes", type=int, default=6, help="with a clock, and as many without, per loop")
+    parser.add_argument("--seconds", type=float, default=170.0, help="per loop")
     options = parser.parse_args()
-    found = {name: measure(name, options.pairs, options.at_once, time.monotonic() + options.seconds) for name in LOOPS}
-    document = {"python": sys.version.split()[0], "torch": torch.__version__, "loops": found}
-    print(json.dumps({**document, "loops": {name: {**row, "after": "…"} for name, row in found.items()}}, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(document) + "\n")
+    found: dict[str, Any] = {}
+    for name in options.loops.split(","):
+        found[name] = measure(name, options.processes, options.seconds)
+        print(name, json.dumps({key: value for key, value in found[name].items() if key != "processes"}), flush=True)
+        if options.out:
+            document = {"python": sys.version.split()[0], "torch": torch.__version__, "loops": found}
+            options.out.write_text(json.dumps(document) + "\n")
     return 0
 
 

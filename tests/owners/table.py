@@ -14,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.owners.intervals import interval  # noqa: E402
+
 DATA = ROOT / "docs" / "data" / "owners"
 PAGE = ROOT / "docs" / "owners.md"
 
@@ -33,7 +37,7 @@ def filled(page: str) -> str:
     parts = {
         "twins": twins(document["rows"]),
         "untuned": twins(untuned["rows"]),
-        "price": price(document["prices"]),
+        "price": price(_read("price_h200")["loops"]),
         "known": known(planted["3.12"], planted["3.11"]),
     }
     for name, part in parts.items():
@@ -90,22 +94,26 @@ def _ms(us: float) -> str:
     return f"{us / 1000:.2f}".replace("-", "−")
 
 
-def price(documents: list[dict[str, Any]]) -> str:
-    """Inside the clock's two steps, and after them; each document is one run of `price.py`."""
+def price(loops: dict[str, list[dict[str, Any]]]) -> str:
+    """Inside the clock's two steps, and after them, with a clock and without; processes as `price.py` has them."""
     lines = [
-        "| loop | plain step, ms | first step inside | second | after, with its 95 % interval | rounds |",
-        "|---|---|---|---|---|---|",
+        "| loop | plain step, ms | first step inside | second | after, 95 % interval | without a clock | processes |",
+        "|---|---|---|---|---|---|---|",
     ]
-    loops = [(name, loop, each["compared"]) for each in documents for name, loop in each["loops"].items()]
-    for name, loop, compared in loops:
-        after = loop["after_ratio"]
+    for name, rows in loops.items():
+        first, second = (statistics.median(row["inside"][step] for row in rows if row["clocked"]) for step in (0, 1))
         lines.append(
-            f"| {name} | {_ms(loop['before_us'])} | ×{loop['first_ratio']:.2f} | ×{loop['second_ratio']:.2f} "
-            f"| ×{after['middle']:.4f} ({after['low']:.4f} to {after['high']:.4f}), {compared} | {loop['rounds']} |"
+            f"| {name} | {_ms(statistics.median(row['plain_us'] for row in rows))} | ×{first:.2f} | ×{second:.2f} "
+            f"| {_after(rows, True)} | {_after(rows, False)} | {len(rows)} |"
         )
-    middle, half = pooled([loop["after_ratio"] for _, loop, _ in loops])
-    together = f"All together: ×{middle:.4f}, 95 % interval {middle - half:.4f} to {middle + half:.4f}."
+    every = [row for rows in loops.values() for row in rows]
+    together = f"All together: {_after(every, True)} behind a clock, {_after(every, False)} without one."
     return "\n".join([*lines, "", together])
+
+
+def _after(rows: list[dict[str, Any]], clocked: bool) -> str:
+    found = interval([row["after"] / row["before"] for row in rows if row["clocked"] is clocked])
+    return f"×{found['middle']:.4f} ({found['low']:.4f} to {found['high']:.4f})"
 
 
 def known(newer: list[dict[str, Any]], older: list[dict[str, Any]]) -> str:
@@ -132,13 +140,6 @@ def _planted(row: dict[str, Any]) -> str:
 
 def _off(row: dict[str, Any]) -> str:
     return "–" if not row["taken"] else f"{100 * (row['owned'] / row['taken'] - 1):+.1f} %".replace("-", "−")
-
-
-def pooled(ratios: list[dict[str, float]]) -> tuple[float, float]:
-    """Middle and half width of the 95 % interval of several ratios, weighted by the inverse of their variances."""
-    weights = [1 / ((ratio["high"] - ratio["low"]) / 2) ** 2 for ratio in ratios]
-    middle = sum(weight * ratio["middle"] for weight, ratio in zip(weights, ratios, strict=True)) / sum(weights)
-    return float(middle), float(sum(weights) ** -0.5)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,16 @@ def test_a_row_says_what_was_gained_and_what_was_said() -> None:
     assert lines[-1] == "Owner and line are right in 1 of 1, the number in 1 of 1."
 
 
-def test_ratios_are_pooled_by_how_well_each_is_known() -> None:
-    """Twice the width is a quarter of the weight."""
-    known = [{"middle": 1.0, "low": 0.99, "high": 1.01}, {"middle": 1.05, "low": 1.03, "high": 1.07}]
-    middle, half = table.pooled(known)
-    assert middle == pytest.approx((4 * 1.0 + 1.05) / 5)
-    assert half == pytest.approx(0.01 / (5 / 4) ** 0.5)
+def test_the_price_is_a_mean_over_processes_with_and_without_a_clock() -> None:
+    """Of 1.00 and 1.02 the mean is 1.01, the standard error 0.01, and Student's factor of two values 12.706."""
+    rows = [
+        {"clocked": kind, "plain_us": 1000.0, "inside": [1.5, 1.1], "before": 1.0, "after": after}
+        for kind, after in ((True, 1.0), (True, 1.02), (False, 0.99), (False, 0.99))
+    ]
+    lines = table.price({"small": rows}).splitlines()
+    said = "×1.0100 (0.8829 to 1.1371)"
+    assert lines[2] == f"| small | 1.00 | ×1.50 | ×1.10 | {said} | ×0.9900 (0.9900 to 0.9900) | 4 |"
+    assert lines[-1].startswith(f"All together: {said} behind a clock")
 
 
 def test_known_answers_say_by_how_much_they_are_off() -> None:
