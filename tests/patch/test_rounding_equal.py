@@ -139,6 +139,7 @@ def losses(folder: Path, *toggles: Toggle) -> list[float]:
     return list(found)
 
 
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize("name", SCRIPTS)
 @pytest.mark.parametrize(("kind", "choice", "toggle"), LEVERS, ids=[kind for kind, _, _ in LEVERS])
 def test_the_patched_script_computes_what_the_toggle_computes(
