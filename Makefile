@@ -38,9 +38,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(BIN)/python
 	$(PIP) install -qq --constraint constraints.txt --editable .
 	@touch $@
 
-$(VENV)/.test-tools: pyproject.toml constraints.txt $(VENV)/.installed
+# This installs what `venv` installs and more: in a clean checkout pip resolves and builds once.
+$(VENV)/.test-tools: pyproject.toml constraints.txt $(BIN)/python
 	$(PIP) install -qq --constraint constraints.txt --editable '.[test]'
-	@touch $@
+	@touch $(VENV)/.installed $@
 
 demo: venv
 	@$(BIN)/python sample_traces/demo.py

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support import lean
 from tests.support.places import ROOT
 from tracelens import run
 from tracelens.capture.window_plan import WindowPlan
@@ -62,7 +63,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run.Run]:
     folder = tmp_path_factory.mktemp("passes")
     (folder / "train.py").write_text(SCRIPT)
     wanted = json.dumps([(name, *sizes) for name, sizes in CASES.items()])
-    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": f"{lean.SITE}:{ROOT}", "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "train.py", wanted], cwd=folder, env=environment, check=True)
     return {name: run.read(folder / name) for name in CASES}
 

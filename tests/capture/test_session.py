@@ -287,6 +287,7 @@ def test_two_ranks_under_torchrun_stop_after_their_windows(tmp_path: Path) -> No
     assert read.script == SCRIPTS / "plain.py"
 
 
+@pytest.mark.usefixtures("lean_programs")
 def test_out_of_reach_is_told_apart_from_no_steps(tmp_path: Path) -> None:
     unreached = record(tmp_path, "command", sys.executable, "-I", script("plain.py"), "3")
     assert unreached.status == 0
@@ -325,6 +326,7 @@ def test_sigterm_to_the_command_is_passed_on_and_what_is_recorded_is_kept(tmp_pa
     assert only(outcome).meta["window"]["unfinished_step"] == 20
 
 
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize(
     ("code", "said"),
     [

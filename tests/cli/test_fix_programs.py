@@ -6,6 +6,7 @@ as it was, or holds the whole change.
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import shutil
@@ -20,6 +21,8 @@ import pytest
 
 from tests.support.lean import PRELUDE
 from tests.support.places import ROOT
+from tracelens.cli import main
+from tracelens.run import RUNS_FOLDER, read
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.programs, pytest.mark.slow]
@@ -27,7 +30,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.slow]
 SCRIPT = f"""{PRELUDE}
 import gc
 
-ROWS = [[number, [number]] for number in range(30_000)]  # what the loop below asks for garbage
+ROWS = [[number, [number]] for number in range(40_000)]  # what the loop below asks for garbage: most of a step
 
 def main():
     torch.manual_seed(0)
@@ -129,6 +132,36 @@ def test_garbage_collected_in_each_step_is_found_measured_and_written(
     assert "begins" in done.stderr and "begins" not in done.stdout
     assert "            gc.collect()" in (folder / "fixed.py").read_text()
     assert (folder / "train.py").read_text() == SCRIPT
+
+
+def test_the_recording_names_the_line_and_a_lever_takes_it_out_and_puts_it_back(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the commands say one by one: `recommend` before anything is measured, the others beside what `fix` left."""
+
+    def answer(*words: str) -> str:
+        capsys.readouterr()
+        assert main([*words]) == 0
+        return capsys.readouterr().out
+
+    monkeypatch.chdir(project)
+    (measured,) = project.glob("tracelens-runs/*/verify.json")
+    kept = measured.read_text()
+    (entry,) = json.loads(kept)["entries"]
+    assert (entry["scheme"], entry["numbers_equal"]) == ("gc-collect", True)
+    measured.unlink()
+    said = json.loads(answer("recommend", "--format", "json"))
+    assert said["headline"].startswith("gc.collect() takes ")
+    line = 1 + SCRIPT.splitlines().index("        gc.collect()")
+    assert f"train.py:{line} (gc.collect)" in said["verdict"]
+    assert said["recommendation"]["lever"] == "gc-collect"
+    (owner,) = (owner for owner in said["owners"] if owner["callee"] == "gc.collect")
+    assert owner["remedies"][0] == "gc-collect"
+    measured.write_text(kept)
+    answer("apply", "--lever", "gc-collect")
+    assert (project / "train.py").read_text() == (project / "fixed.py").read_text()
+    answer("revert")
+    assert (project / "train.py").read_text() == SCRIPT
 
 
 def terminal(project: Path, *words: str, answers: tuple[tuple[bytes, bytes], ...], extra: str = "") -> tuple[int, str]:
@@ -253,11 +286,16 @@ def test_a_script_that_fails_or_does_not_train_is_told(text: str, why: str, tmp_
 
 
 def test_a_script_that_was_over_too_soon_is_recorded_again_with_the_number_of_its_steps(tmp_path: Path) -> None:
-    """24 steps of a loop that does not say so, of which the first recording times more than there are."""
+    """24 steps of a loop that does not say so, of which the first recording times more than there are.
+
+    Interrupted where the measurement of a change begins: by then there is a recording, and something to change.
+    """
     (tmp_path / "train.py").write_text(SCRIPT.replace("range(24)", "(number for number in range(24))"))
-    done = said(tmp_path, "fix", "train.py", "--no-write")
-    assert "train.py was over after 24 steps: recording it again in shorter windows" in done.stderr, done.stderr
-    assert done.returncode == 0 and "gc.collect()" in done.stdout, done.stdout + done.stderr
+    code, seen = interrupted(tmp_path, "fix", "train.py", "--yes", when="original, first run")
+    assert "train.py was over after 24 steps: recording it again in shorter windows" in seen
+    assert "Measuring first" in seen and code == 130, seen
+    first, again = sorted((tmp_path / RUNS_FOLDER).iterdir())
+    assert (read(first).complete, read(again).complete) == (False, True)
 
 
 def test_an_update_written_by_hand_counts_from_its_ninth_backward(tmp_path: Path) -> None:

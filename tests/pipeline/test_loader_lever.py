@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support import lean
 from tracelens import pipeline
 from tracelens.capture.supervisor.recording import ProfileOptions, profile
 from tracelens.capture.window_plan import WindowPlan
@@ -57,7 +58,9 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> PlannedDiagnosis:
     folder = tmp_path_factory.mktemp("loader")
     (folder / "train.py").write_text(SCRIPT)
     wanted = ProfileOptions("script", ("train.py",), out=folder / "run", cwd=folder, plan=PLAN, monitor=False)
-    assert profile(wanted).complete
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", lean.SITE)
+        assert profile(wanted).complete
     examined = pipeline.examine(pipeline.open_inputs((folder / "run",)))
     run = examined.diagnosis.run
     assert run is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import lean
 from tracelens import pipeline
 from tracelens.capture.supervisor.recording import ProfileOptions, profile
 from tracelens.capture.window_plan import WindowPlan
@@ -29,8 +30,10 @@ LEAST_US = 8 * 800
 def diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Diagnosis:
     folder = tmp_path_factory.mktemp("owners")
     words = (str(PLANTS), "item", "60")
-    outcome = profile(ProfileOptions("script", words, out=folder / "run", cwd=folder, plan=PLAN, monitor=False))
-    assert outcome.complete
+    wanted = ProfileOptions("script", words, out=folder / "run", cwd=folder, plan=PLAN, monitor=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", lean.SITE)
+        assert profile(wanted).complete
     return pipeline.diagnose(pipeline.open_inputs((folder / "run",)))
 
 

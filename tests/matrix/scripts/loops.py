@@ -6,11 +6,11 @@ Each prints one line at its end that depends on every step, so that a recording 
 import os
 import sys
 
-import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
-
 if "MATRIX_LEAN" in os.environ:  # the text of tests/support/lean.py's prelude: `make test` leaves torch's compiler out
     exec(os.environ["MATRIX_LEAN"])
+
+import torch
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -56,6 +56,7 @@ LOOP = (
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_patched_module_of_a_package_finds_its_helpers(tmp_path: Path) -> None:
     main = "from core.trainer import fit\nfit()\nprint('done')\n"
     path = project(tmp_path, {"main.py": main, "core/__init__.py": ""}, "core/trainer.py", script(LOOP))
