@@ -138,6 +138,7 @@ class _Project:
                 checked=options.checked,
                 lossy=options.lossy,
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
+                helped=frozenset(p.loop_line for p in proposals if p.guards or not (p.replaced_by is None or p.plain)),
                 start_method=multiprocessing.get_all_start_methods()[0],
             )
             if not rewritten and definition(edit.kind).follows_project and source.effects.replaced:

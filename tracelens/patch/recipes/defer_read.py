@@ -347,11 +347,11 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
 
 
 def _plain(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members: Found) -> PlainPlan | None:
-    """How the reads wait without a helper, where nothing else changes in their loop.
+    """How the reads wait without a helper, where nothing else in their loop needs one.
 
     Where helpers would not make it proved, the form is that of a patch with such hunks: the others only tell of it.
     """
-    if request.source.line(facts.loop) in request.changing:
+    if request.source.line(facts.loop) in request.helped:
         return None
     seeds = statements([site for site, _ in members])
     unproved = request.checked or bool(deferral.unproved)
