@@ -402,3 +402,31 @@ def test_a_patched_loop_is_not_patched_again(tmp_path: Path) -> None:
         first = patch_of(tmp_path, script(body), (Edit("defer-read", interval=10),))
         assert not first.empty
         assert patch_of(tmp_path, patched_text(first), (Edit("defer-read", interval=10),)).empty
+
+
+SUMS = """
+def train():
+    total = right = worst = 0.0
+    for x, y in loader:
+        STEP
+        BODY
+    return total, right, worst
+print(train())
+"""
+SEVERAL_STATEMENTS = {
+    "three sums": "total += loss.item()  # fires\n        right += 2 * loss.item()\n        worst += loss.item() ** 2\n",
+    "a block": "value = loss.item()  # fires\n        if value > worst:\n            worst = value\n",
+    "comments": (
+        "total += loss.item()  # fires\n        # the largest so far\n        if loss.item() > worst:\n"
+        "            worst = loss.item()  # it is kept\n        right += 1 if worst > 1 else 0\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_STATEMENTS)
+def test_statements_that_run_after_the_loop_only_stand_there_without_a_function(name: str, tmp_path: Path) -> None:
+    text = script(SUMS.replace("BODY\n", SEVERAL_STATEMENTS[name]))
+    patch = patch_of(tmp_path, text)
+    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])
+    assert not any("def " in line for line in added(patch))
+    assert_same(tmp_path, text, patch)

@@ -181,15 +181,17 @@ class _Writer:
         return self.source.module.default_indent
 
     def may_stand_in_place(self) -> bool:
-        """Whether the statements may be written twice: short ones, whose new names nobody else has."""
-        for one in self.lists:
-            statements = one.run.statements
-            lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
-            plain = all(isinstance(node, cst.SimpleStatementLine) for node in statements)
-            staying = any(not capture.nodes for capture in one.run.captures)
-            if lines > _MOST_LINES_TWICE or not plain or staying:
-                return False
-        return len(self._drains()) + self.plan.reads_every_n <= _MOST_DRAINS_IN_PLACE
+        """Whether the statements may stand where the lists are read: nobody else has their new names, and behind the
+        loop they are written once, but before it ends twice, which short ones may be."""
+        if any(not capture.nodes for one in self.lists for capture in one.run.captures):
+            return False
+        places = len(self._drains()) + self.plan.reads_every_n
+        return not places or (places <= _MOST_DRAINS_IN_PLACE and all(map(self._is_short, self.lists)))
+
+    def _is_short(self, one: _List) -> bool:
+        statements = one.run.statements
+        lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
+        return lines <= _MOST_LINES_TWICE and all(isinstance(node, cst.SimpleStatementLine) for node in statements)
 
     def in_place(self) -> list[Splice]:
         """The statements at each place where the lists are read."""
