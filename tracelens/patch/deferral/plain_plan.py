@@ -69,7 +69,7 @@ class PlainPlan:
     def reads_every_n(self) -> bool:
         """Whether the lists are read every N batches; else where the script shows the results, or after the loop."""
         facts = self.deferral.facts
-        if self.lost:
+        if self.lost or _shows_between_batches(self.deferral):
             return True
         if any(_in_every_kth(facts, drain) for drain in self.deferral.drains):
             return False
@@ -82,11 +82,7 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     """The plan without a helper, where one is enough."""
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
-    special = (
-        special
-        or bool(stream_order.own(facts))
-        or meets(frozenset(key(v) for v in variables(head(facts.loop))), deferral.state)
-    )
+    special = special or bool(stream_order.own(facts))
     if special or facts.names.imports.get("torch") != "torch" or _may_be_caught(facts, deferral):
         return None
     statements = [statement for run in deferral.runs for statement in run.statements]
@@ -99,6 +95,11 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
         return None
     plan = PlainPlan(deferral, tuple(kept), _lost(deferral))
     return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+
+
+def _shows_between_batches(deferral: Deferral) -> bool:
+    """Whether the loop runs over one of its own results: a bar whose text alone it sets, where `looks` is None."""
+    return meets(frozenset(key(v) for v in variables(head(deferral.facts.loop))), deferral.state)
 
 
 def unbound_names(plan: PlainPlan) -> frozenset[str]:
