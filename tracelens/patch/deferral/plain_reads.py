@@ -33,9 +33,8 @@ Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
 _REDUCES = frozenset({"sum", "mean"})
 """Methods whose result is memory of its own, which nothing else changes."""
-_ONE_BY_ONE = ("item", "numpy")
-_ARRAY = ".cpu().numpy()"
-"""Makes an array of a loss, one without dimensions."""
+_READS = {"item": ".item()", "tolist": ".tolist()", "numpy": ".cpu().numpy()"}
+"""How a kept tensor, which has no graph, is read; by `item()` as well where it is formatted or converted."""
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
 """Names for one of the tensors of a list, of which a file has some already."""
 _MOST_LINES_TWICE = 2
@@ -141,7 +140,8 @@ class _List:
         if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1):
             return None
         target, capture = call.func.value, self.run.captures[0]
-        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read not in _ONE_BY_ONE:
+        appended = call.func.attr.value == "append" and capture.read in _READS
+        if not (appended and isinstance(target, cst.Name)):
             return None
         values = list(value_types.values_of(target.value, self.facts))
         lists = bool(values) and all(isinstance(value, cst.List) for value in values)
@@ -157,7 +157,7 @@ def _read_in_place(capture: Capture) -> Capture:
 
 def _read(capture: Capture, name: str) -> str:
     """What a value is read by, under a name."""
-    return f"{name}{_ARRAY if capture.read == 'numpy' else '.item()'}"
+    return f"{name}{_READS.get(capture.read, '.item()')}"
 
 
 @dataclass(frozen=True)
