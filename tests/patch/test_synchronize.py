@@ -123,7 +123,7 @@ def test_plain_lines_wait_as_often_as_they_say(kinds: tuple[str, ...], batches: 
 
 
 def test_helpers_can_come_from_the_installed_tracelens(tmp_path: Path) -> None:
-    text = script(LOOP)
+    text = script(LOOP.replace("if step % 4 == 0:\n                print(step, total)", "print(step, total)"))
     patch = patch_of(tmp_path, text, edits(text, "event-sync", "defer-read", interval=1), import_runtime=True)
     assert [one.path.name for one in patch.files] == ["train.py"]
     assert "from tracelens import runtime as tracelens_runtime\n" in patched_text(patch)
@@ -159,8 +159,32 @@ def test_event_and_interval_at_one_place_are_one_hunk_and_share_the_loop_with_th
     assert_same(tmp_path, text, patch)
 
 
+def test_what_is_read_where_it_is_shown_needs_nobody_who_knows_when_it_has_arrived(tmp_path: Path) -> None:
+    """An event per batch, and reads as soon as can be: the print of every fourth batch waits for them anyway."""
+    text = script(LOOP)
+    patch = patch_of(tmp_path, text, edits(text, "event-sync", "defer-read", interval=1))
+    assert added(text, patched_text(patch)) == [
+        "batch_done = None",
+        "pending_losses = []",
+        "batch_done = torch.cuda.Event()",
+        "batch_done.record()",
+        "pending_losses.append(loss.detach().clone())",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "total += loss_value  # reads",
+        "pending_losses.clear()",
+        "if batch_done is not None:",
+        "batch_done.synchronize()",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "total += loss_value",
+    ]
+    assert [one.path.name for one in patch.files] == ["train.py"]
+    assert_same(tmp_path, text, patch)
+
+
 BESIDE_READS = {
-    "as soon as it is there": (1, "", "torch.cuda.synchronize()  # fires"),
+    "as soon as it is there": (1, "", "torch.cuda.synchronize()  # fires\n    print(loss.item())  # reads"),
     "two of them": (10, "", "torch.cuda.synchronize()  # fires\n    torch.cuda.synchronize()  # fires"),
     "a time": (10, "    start = time.time()\n", "torch.cuda.synchronize()  # fires\n    print(time.time() - start)"),
     "within a line": (10, "", "torch.cuda.synchronize(); y = x  # fires"),

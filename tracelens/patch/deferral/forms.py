@@ -21,24 +21,27 @@ from tracelens.patch.loop.loops import Blocked
 
 @dataclass(frozen=True)
 class Wish:
-    """`plain`: without a helper where that is possible. `unproved`: also where that is not proved to be the same.
+    """Which forms without a helper will do.
 
-    `lossy`: of these also where an exception or a signal loses values.
+    `every_n`: also those that read every N batches. Else values are read once they have arrived, for which plain lines
+    have a place where the script shows its results, or after the loop. `unproved`: also where that is not proved to be
+    the same. `lossy`: of these also where an exception or a signal loses values.
     """
 
-    plain: bool
+    every_n: bool
     unproved: bool
     lossy: bool
 
     def allows(self, reads: PlainPlan) -> bool:
         """Whether the values may wait in this way."""
-        return reads.proved or (self.unproved and (self.lossy or not reads.lost))
+        often = self.every_n or not reads.reads_every_n
+        return often and (reads.proved or (self.unproved and (self.lossy or not reads.lost)))
 
 
 def planned(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wish: Wish) -> tuple[Deferral, PlainPlan | None]:
     """The plan for the statements in `seeds`, and how it is written without a helper."""
     made: list[PlainPlan] = []
-    for make in (plan_between, plan) if wish.plain else ():
+    for make in (plan_between, plan):
         try:
             reads = plain_plan(only_waiting(make(facts, seeds)))
         except Blocked:

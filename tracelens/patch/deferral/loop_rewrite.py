@@ -93,7 +93,7 @@ def _behind(source: SourceFile, node: cst.CSTNode, texts: list[str]) -> Splice:
 
 def needs_helper(change: LoopChange) -> bool:
     """Whether the change of a loop calls the runtime."""
-    waits = change.deferral is not None and (change.reads is None or change.every is None)
+    waits = change.deferral is not None and change.reads is None
     return waits or (bool(change.syncs) and plain(change) is None)
 
 
@@ -109,9 +109,9 @@ def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines
 
 
 def _plain_reads(change: LoopChange, used: set[str]) -> list[Splice]:
-    if change.reads is None or change.every is None:
+    if change.reads is None:
         return []
-    return plain_reads.splices(change.reads, change.every, lambda name: take_name(name, change.facts.taken, used))
+    return plain_reads.splices(change.reads, change.every or 1, lambda name: take_name(name, change.facts.taken, used))
 
 
 def _plain_waits(change: LoopChange, used: set[str]) -> list[Splice]:

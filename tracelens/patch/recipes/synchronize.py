@@ -32,9 +32,6 @@ from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Runt
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
-_SOME = 10
-"""An interval above 1, where the form does not depend on which."""
-
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
     found, declined = matched(request, "sync")
@@ -122,7 +119,7 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         sites=tuple(n for n, site in enumerate(every) if site.node in nodes),
         replaced_by=replaced_by,
         needs_runtime=True,
-        plain=_is_plain(facts_of(request.source, loop), nodes, replaced_by),
+        plain=_is_plain(facts_of(request.source, loop), nodes, replaced_by, interval),
     )
     deferral, _ = timed(facts_of(request.source, loop), ())
     timing_doubt = deferral.unproved if deferral is not None else ""
@@ -131,12 +128,15 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
     return proposal
 
 
-def _is_plain(facts: LoopFacts, nodes: Sequence[cst.CSTNode], replaced_by: RuntimeCall) -> bool:
-    """Whether lines of torch do it where values of the same loop wait, too: every N batches then."""
+def _is_plain(facts: LoopFacts, nodes: Sequence[cst.CSTNode], replaced_by: RuntimeCall, interval: int) -> bool:
+    """Whether lines of torch do it where values of the same loop wait, too."""
     if len(nodes) != 1 or timing.time_measurements(facts).spans:
         return False
     call = cst.ensure_type(nodes[0], cst.Call)
-    return plain_torch.lines_for(facts, call, replaced_by, _SOME, lambda name: name) is not None
+    return (
+        plain_torch.lines_for(facts, call, replaced_by, interval if interval > 1 else None, lambda name: name)
+        is not None
+    )
 
 
 def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:
