@@ -21,13 +21,14 @@ from tracelens.patch.loop.loops import Blocked
 
 @dataclass(frozen=True)
 class Wish:
-    """Which forms without a helper will do.
+    """`plain`: without a helper where that is possible. `every_n`: also in forms that read every N batches.
 
-    `every_n`: also those that read every N batches. Else values are read once they have arrived, for which plain lines
-    have a place where the script shows its results, or after the loop. `unproved`: also where that is not proved to be
-    the same. `lossy`: of these also where an exception or a signal loses values.
+    Else values are read once they have arrived, for which plain lines have a place where the script shows its results,
+    or after the loop. `unproved`: also where that is not proved to be the same. `lossy`: of these also where an
+    exception or a signal loses values.
     """
 
+    plain: bool
     every_n: bool
     unproved: bool
     lossy: bool
@@ -41,7 +42,7 @@ class Wish:
 def planned(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wish: Wish) -> tuple[Deferral, PlainPlan | None]:
     """The plan for the statements in `seeds`, and how it is written without a helper."""
     made: list[PlainPlan] = []
-    for make in (plan_between, plan):
+    for make in (plan_between, plan) if wish.plain else ():
         try:
             reads = plain_plan(only_waiting(make(facts, seeds)))
         except Blocked:

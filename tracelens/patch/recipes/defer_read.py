@@ -15,6 +15,7 @@ from tracelens.messages import joined, say, say_count
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import meets, walk
 from tracelens.patch.code.outside import OUTPUT
+from tracelens.patch.deferral import plain_doubts
 from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral, plan
@@ -35,7 +36,6 @@ from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import (
     host_memory,
-    plain_doubts,
     returned_reads,
     same_program,
     step_functions,
@@ -352,11 +352,12 @@ def _plain(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members
 
     Where helpers would not make it proved, the form is that of a patch with such hunks: the others only tell of it.
     """
-    if request.source.line(facts.loop) in request.helped:
+    line, often = request.source.line(facts.loop), request.edit.interval > 1
+    if line in request.helped:
         return None
     seeds = statements([site for site, _ in members])
     unproved = request.checked or bool(deferral.unproved)
-    return planned(facts, seeds, Wish(request.edit.interval > 1, unproved, request.lossy))[1]
+    return planned(facts, seeds, Wish(often or line in request.changing, often, unproved, request.lossy))[1]
 
 
 def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:

@@ -138,7 +138,8 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], kinds: Kinds, opt
     waiting = None
     measured = None
     if statements and all(p.plain for p in proposals):
-        deferral, waiting = planned(facts, statements, Wish(every > 1, options.checked, options.lossy))
+        plain = every > 1 or bool(syncs)
+        deferral, waiting = planned(facts, statements, Wish(plain, every > 1, options.checked, options.lossy))
     elif syncs:
         deferral, measured = synchronize.timed(facts, statements)
     else:
