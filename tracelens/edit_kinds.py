@@ -126,6 +126,8 @@ class EditDefinition:
     judged_with: tuple[EditKind, ...] = ()
     """Kinds that a plan drops together with this one. They save no time without it, so they are judged as one."""
 
+    needs_known_gain: bool = False
+    """Made only where a replay tells its gain beside the others from zero, and else by name: it costs more lines."""
     follows_project: bool = True
     """False where nothing elsewhere in the project decides about it: the project is not analysed then."""
     names_its_places: bool = False
@@ -232,6 +234,7 @@ DEFINITIONS: Final[tuple[EditDefinition, ...]] = (
         conditions=("copies-batches", "no-copy-stream"),
         meets="host_copy",
         without_workers="left-out",
+        needs_known_gain=True,
         by_hand_in_helper=_COPY_IN_HELPER,
     ),
     EditDefinition(

@@ -123,10 +123,14 @@ def _replay_meanwhile(context: PatchContext, every: Iterable[_Fitted]) -> None:
     """Replay what the schemes would do if patches can make all of it, which the replay is then asked first."""
     if isinstance(context.replay_trace, Abstention):
         return
-    predict = partial(estimate.predict, context.replay_trace)
+    replays = _replays(context.replay_trace)
     some = (one.edits for one in every if not isinstance(one.edits, str))
     for edits in some:
-        predict(planning.keep_paying(planning.judged(edits), predict))
+        replays.estimate(planning.keep_paying(planning.judged(edits), replays))
+
+
+def _replays(trace: ReplayTrace) -> planning.Replays:
+    return planning.Replays(partial(estimate.predict, trace), partial(estimate.told_apart, trace))
 
 
 def ask_ahead(context: PatchContext, every: Iterable[tuple[Edit, ...]]) -> None:
@@ -258,7 +262,7 @@ def _remedy(fitted: _Fitted, context: PatchContext, forced: bool) -> Remedy:
     if isinstance(program, Abstention):
         return Remedy(possible, program, patch)
     if not forced:
-        paying = planning.keep_paying(planning.judged(possible), lambda some: estimate.predict(program, some))
+        paying = planning.keep_paying(planning.judged(possible), _replays(program))
         if patch is not None and paying != possible:
             offered = () if context.unsafe else fitted.offers
             patch = patch_of_edits((*paying, *offered), context)

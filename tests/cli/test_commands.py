@@ -48,7 +48,7 @@ def test_each_next_command_works_until_the_change_is_to_be_measured(project: Pat
         assert main(words) == 0
         words = next_words(said(capsys))
     assert seen == ["analyze", "recommend", "fix"]
-    assert "tracelens_runtime" in (project / "train.py").read_text()
+    assert "pending_losses" in (project / "train.py").read_text()
 
 
 def test_the_next_command_works_from_elsewhere_and_keeps_the_plan(

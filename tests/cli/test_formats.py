@@ -105,7 +105,7 @@ def test_apply_and_revert_answer_programs(run: Path, capsys: Capture) -> None:
     assert main(["revert", str(run), "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     schema("revert").validate(document)
-    assert sorted(document["restored"]) == ["tracelens_runtime.py", "train.py"]
+    assert sorted(document["restored"]) == ["train.py"]
 
 
 def test_annotate_answers_programs(run: Path, capsys: Capture) -> None:

@@ -31,6 +31,10 @@ for x, y in loader:
     STEP
     print(loss.item())
 """)
+COPIES = script(
+    "from torch.utils.data import DataLoader\nloader = DataLoader(data, 4, num_workers=2)\n"
+    "for x, y in loader:\n    x, y = x.to(device), y.to(device)\n    STEP\n"
+)
 LINES = TRAIN.splitlines()
 SYNC, PRINT = (LINES.index(line) + 1 for line in ("    torch.cuda.synchronize()", "    print(loss.item())"))
 CHECK = SYNC + 1
@@ -97,6 +101,17 @@ def test_a_lever_chooses_the_changes(here: Path, capsys: Capture) -> None:
     none = answer(capsys, "train.py", "--lever", "pinned-copy")
     assert none["outcome"] == "nothing" and none["hunks"] == [] and none["diff"] == ""
     assert not (here / "tracelens-runs").exists()
+
+
+def test_a_copy_stream_whose_gain_nobody_knows_is_made_where_it_is_asked_for(here: Path, capsys: Capture) -> None:
+    """Without a recording the lines that a copy from pinned memory needs are enough, and no helper file."""
+    (here / "train.py").write_text(COPIES)
+    plain = answer(capsys, "train.py", "--dry-run")
+    assert {hunk["kind"] for hunk in plain["hunks"]} == {"async-copy"}
+    assert [file["path"] for file in plain["files"]] == ["train.py"]
+    for named in (("prefetch",), ("more-streams",), ("full-pipeline",)):
+        asked = answer(capsys, "train.py", "--dry-run", *(word for lever in named for word in ("--lever", lever)))
+        assert "prefetch" in {hunk["kind"] for hunk in asked["hunks"]}
 
 
 def test_an_unknown_lever_is_answered_with_a_known_one(here: Path, capsys: Capture) -> None:

@@ -10,8 +10,10 @@ import pytest
 from tests.support.patching import script
 from tests.support.recipe_examples import FOLDER
 from tracelens.edit_kinds import EDIT_DEFINITIONS, definition
+from tracelens.model import Declined
 from tracelens.patch.every_place import patch_script
-from tracelens.patch.recipes import PatchOptions, build
+from tracelens.patch.proposal import RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes import PatchOptions, build, defer_read
 
 
 @pytest.mark.parametrize("ends_waits", [False, True])
@@ -49,6 +51,30 @@ def test_lines_that_cannot_be_moved_leave_the_other_changes_of_the_file(
     assert [(one.edit, one.obstacle) for one in patch.declined if "it is not so" in one.obstacle] == [
         ("defer-read", "the file is left as it is: it is not so")
     ]
+
+
+@pytest.mark.parametrize("declined", [True, False])
+def test_a_place_that_was_left_over_is_no_second_change_of_the_others(
+    declined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read that cannot wait beside another may be able to once that one waits; the file is patched all the same."""
+    path = tmp_path / "train.py"
+    loop = "total = 0.0\nfor x, y in loader:\n    STEP\n    total += loss.item()\nprint(total)\n"
+    path.write_text(script(loop + loop).replace('"cpu"', '"cuda"'))
+    propose = defer_read.propose
+
+    def at_first_one_only(request: RecipeRequest) -> RecipeAnswer:
+        answer = propose(request)
+        first, *others = answer.proposals
+        if "pending" in request.source.text:
+            return answer
+        told = tuple(Declined("defer-read", one.location, "it stays", "nothing") for one in others)
+        return RecipeAnswer((first,), told if declined else ())
+
+    monkeypatch.setattr(defer_read, "propose", at_first_one_only)
+    patch = patch_script(path, tmp_path, {"defer-read": 10}, PatchOptions())
+    assert len(patch.hunks) == declined
+    assert any("a second run would change" in one.obstacle for one in patch.declined) != declined
 
 
 def test_a_loop_in_a_class_body_is_declined(tmp_path: Path) -> None:

@@ -71,6 +71,37 @@ HELD = {
     "a batch that is changed": ("", "kept = [x, y]\n    x.mul_(0.5)", APPEND),
     "stored": ("rows = {}", "kept = [p.data for p in model.parameters()]", "rows[i] = (loss.item(), kept)"),
     "by a method": (AVERAGE, "kept = [p.data for p in model.parameters()]", "tracker.log(loss.item(), kept)"),
+    "what an array of objects has": (
+        "import numpy as np\nboxed = np.empty(1, dtype=object)\nboxed[0] = running",
+        "kept = [one for one in boxed.tolist()]",
+        APPEND,
+    ),
+    "what a column of a table has": (
+        "import pandas as pd\ntable = pd.DataFrame({'w': [running]})",
+        "kept = [one for one in table['w'].tolist()]",
+        APPEND,
+    ),
+    "a list of numbers that was added to": (
+        "more = running.tolist()\nmore.append(running)",
+        "kept = [one for one in more]",
+        APPEND,
+    ),
+    "a list of numbers of which one was replaced": (
+        "more = running.tolist()\nmore[0] = running",
+        "kept = [one for one in more]",
+        APPEND,
+    ),
+    "a list of numbers, added to elsewhere": (
+        "def extended(more, one):\n    more.extend([one])\n    return more\n",
+        "kept = [one for one in extended(running.tolist(), running)]",
+        APPEND,
+    ),
+    "a list of numbers, joined with tensors": ("more = running.tolist()", "kept = more + [running]", APPEND),
+    "what a class of the project calls a list": (
+        "class Boxed:\n    def tolist(self):\n        return [running]\n",
+        "kept = [one for one in Boxed().tolist()]",
+        APPEND,
+    ),
     "by a star": ("rows = {}", "more = {'w': [running]}", "rows[i] = {'loss': loss.item(), **more}"),
 }
 NUMBERS = {
@@ -87,6 +118,15 @@ NUMBERS = {
         "rows.append((loss.item(), args.name))",
     ),
     "a size": ("", "", "rows.append((loss.item(), x.shape[0], len(y)))"),
+    "positions": ("", "kept = [one for one in model(x).argmax(-1).tolist()]", APPEND),
+    "elements": ("", "kept = [round(one, 3) for one in loss.detach().reshape(1).tolist()]", APPEND),
+    "rows of a table": ("", "kept = [row for row in model(x).detach().tolist()]", APPEND),
+    "what a function picks": (
+        "def picked(scores):\n    out = []\n    for one in scores.argmax(-1).tolist():\n        if one:\n"
+        "            out.append(one)\n    return out\n",
+        "",
+        "rows.append((loss.item(), picked(model(x))))",
+    ),
     "another read": ("", "", "rows.append((loss.item(), y.float().mean().item()))"),
 }
 

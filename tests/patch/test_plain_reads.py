@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, defer, patch_of, patched_text, script
+from tests.support.patching import assert_same, defer, patch_of, patched_text, run, script
 from tracelens.edit_kinds import SAFE_EDITS
 from tracelens.model import Edit, Patch
 from tracelens.patch.every_place import patch_script
@@ -402,3 +402,106 @@ def test_a_patched_loop_is_not_patched_again(tmp_path: Path) -> None:
         first = patch_of(tmp_path, script(body), (Edit("defer-read", interval=10),))
         assert not first.empty
         assert patch_of(tmp_path, patched_text(first), (Edit("defer-read", interval=10),)).empty
+
+
+SUMS = """
+def train():
+    total = right = worst = 0.0
+    for x, y in loader:
+        STEP
+        BODY
+    return total, right, worst
+print(train())
+"""
+SEVERAL_STATEMENTS = {
+    "three sums": (
+        "total += loss.item()  # fires\n        right += 2 * loss.item()\n        worst += loss.item() ** 2\n"
+    ),
+    "a block": "value = loss.item()  # fires\n        if value > worst:\n            worst = value\n",
+    "comments": (
+        "total += loss.item()  # fires\n        # the largest so far\n        if loss.item() > worst:\n"
+        "            worst = loss.item()  # it is kept\n        right += 1 if worst > 1 else 0\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_STATEMENTS)
+def test_statements_that_run_after_the_loop_only_stand_there_without_a_function(name: str, tmp_path: Path) -> None:
+    text = script(SUMS.replace("BODY\n", SEVERAL_STATEMENTS[name]))
+    patch = patch_of(tmp_path, text)
+    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])
+    assert not any("def " in line for line in added(patch))
+    assert_same(tmp_path, text, patch)
+
+
+BAR = """
+from tqdm import tqdm
+def train():
+    pbar = tqdm(loader)
+    for x, y in pbar:
+        STEP
+        pbar.set_postfix(loss=loss.item())  # fires
+    return pbar
+bar = train()
+"""
+BAR_OF_OUR_OWN = """
+class tqdm(list):
+    def __iter__(self):
+        for n, item in enumerate(list.__iter__(self)):
+            print(n, len(getattr(self, "shown", ())) // 10)
+            yield item
+    def set_postfix(self, **shown):
+        self.shown = [*getattr(self, "shown", ()), shown]
+"""
+
+
+def test_the_text_of_a_bar_that_the_loop_runs_over_waits_in_a_list(tmp_path: Path) -> None:
+    """Every tenth batch it is up to date; that it is not in between makes the hunk a checked one."""
+    text = script(BAR)
+    patch = patch_of(tmp_path, text)
+    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["checked"])
+    assert "shows the text of a batch before until then" in patch.hunks[0].unproved
+    assert "if len(pending_losses) == 10:" in [line.strip() for line in added(patch)]
+    before, after = (one.replace("from tqdm import tqdm", BAR_OF_OUR_OWN) for one in (text, patched_text(patch)))
+    left, kept = (run(tmp_path / name, f"{one}\nprint(bar.shown)\n") for name, one in (("b", before), ("a", after)))
+    assert kept.output == left.output != ""
+
+
+WHOLE = """
+def train():
+    kept, others = [], []
+    for x, y in loader:
+        STEP
+        READS
+    return kept, others
+print(train())
+"""
+OF_ALL_ELEMENTS = {
+    "lists": "kept.extend(model(x).argmax(1).cpu().tolist())  # fires\n        others += y.tolist()  # fires\n",
+    "two lists of one tensor": "kept.append(y.tolist())  # fires\n        others.append(y.tolist())  # fires\n",
+    "the size of a batch": (
+        "size = x.size()[0]\n        kept.append(y.tolist())  # fires\n        others.append(loss.item() * size)\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OF_ALL_ELEMENTS)
+def test_tensors_of_many_elements_wait_in_a_list_where_that_is_checked(name: str, tmp_path: Path) -> None:
+    """How many elements they have is known to the helper only, which reads a large one at once."""
+    text = script(WHOLE.replace("READS\n", OF_ALL_ELEMENTS[name]))
+    checked, proved = (patch_of(tmp_path, text, checked=allowed) for allowed in (True, False))
+    assert (names(checked), [hunk.tier for hunk in checked.hunks]) == (["train.py"], ["checked"])
+    assert "is kept on the GPU until then, however large it is" in checked.hunks[0].unproved
+    assert any("== 10:" in line for line in added(checked))
+    assert_same(tmp_path, text, checked)
+    assert (names(proved), [hunk.tier for hunk in proved.hunks]) == (["train.py", "tracelens_runtime.py"], ["safe"])
+
+
+@pytest.mark.parametrize("read", ["tolist()", "cpu().numpy()"])
+@pytest.mark.parametrize("checked", [True, False])
+def test_each_place_has_a_list_or_an_array_of_its_own(read: str, checked: bool, tmp_path: Path) -> None:
+    body = f"kept.append(y.{read})  # fires\n        others.append(y.{read})  # fires\n"
+    text = script(WHOLE.replace("READS\n", body).replace("    return kept", "    kept[0][0] = -1\n    return kept"))
+    patch = patch_of(tmp_path, text, checked=checked)
+    assert len(patch.hunks) == 1
+    assert_same(tmp_path, text, patch)

@@ -123,8 +123,8 @@ def test_plain_lines_wait_as_often_as_they_say(kinds: tuple[str, ...], batches: 
 
 
 def test_helpers_can_come_from_the_installed_tracelens(tmp_path: Path) -> None:
-    text = script(LOOP)
-    patch = patch_of(tmp_path, text, edits(text, "event-sync", "defer-read"), import_runtime=True)
+    text = script(LOOP.replace("if step % 4 == 0:\n                print(step, total)", "print(step, total)"))
+    patch = patch_of(tmp_path, text, edits(text, "event-sync", "defer-read", interval=1), import_runtime=True)
     assert [one.path.name for one in patch.files] == ["train.py"]
     assert "from tracelens import runtime as tracelens_runtime\n" in patched_text(patch)
     assert_same(tmp_path, text, patch)
@@ -136,8 +136,87 @@ def test_event_and_interval_at_one_place_are_one_hunk_and_share_the_loop_with_th
     after = patched_text(patch)
     assert [(hunk.id, hunk.edit) for hunk in patch.hunks] == [("TL201", "event-sync"), ("TL101", "defer-read")]
     assert "every 10 batches" in patch.hunks[0].reason
-    assert after.count("DeferredReads(") == 1
-    assert "ahead.record()" in after
+    assert added(text, after) == [
+        "batches_marked = []",
+        "pending_losses = []",
+        "batches_marked.append(torch.cuda.Event())",
+        "batches_marked[-1].record()",
+        "if len(batches_marked) == 10:",
+        "batches_marked.pop().synchronize()",
+        "batches_marked.clear()",
+        "pending_losses.append(loss.detach().clone())",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "total += loss_value  # reads",
+        "pending_losses.clear()",
+        "if batches_marked:",
+        "batches_marked[-1].synchronize()",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "total += loss_value",
+    ]
+    assert [one.path.name for one in patch.files] == ["train.py"]
+    assert_same(tmp_path, text, patch)
+
+
+def test_what_is_read_where_it_is_shown_needs_nobody_who_knows_when_it_has_arrived(tmp_path: Path) -> None:
+    """An event per batch, and reads as soon as can be: the print of every fourth batch waits for them anyway."""
+    text = script(LOOP)
+    patch = patch_of(tmp_path, text, edits(text, "event-sync", "defer-read", interval=1))
+    assert added(text, patched_text(patch)) == [
+        "batch_done = None",
+        "pending_losses = []",
+        "batch_done = torch.cuda.Event()",
+        "batch_done.record()",
+        "pending_losses.append(loss.detach().clone())",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "total += loss_value  # reads",
+        "pending_losses.clear()",
+        "if batch_done is not None:",
+        "batch_done.synchronize()",
+        "if pending_losses:",
+        "for loss_value in torch.stack(pending_losses).tolist():",
+        "total += loss_value",
+    ]
+    assert [one.path.name for one in patch.files] == ["train.py"]
+    assert_same(tmp_path, text, patch)
+
+
+BESIDE_READS = {
+    "as soon as it is there": (1, "", "torch.cuda.synchronize()  # fires\n    print(loss.item())  # reads"),
+    "two of them": (10, "", "torch.cuda.synchronize()  # fires\n    torch.cuda.synchronize()  # fires"),
+    "a time": (10, "    start = time.time()\n", "torch.cuda.synchronize()  # fires\n    print(time.time() - start)"),
+    "within a line": (10, "", "torch.cuda.synchronize(); y = x  # fires"),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE_READS)
+def test_where_a_wait_needs_the_helper_the_reads_of_its_loop_share_it(case: str, tmp_path: Path) -> None:
+    interval, above, wait = BESIDE_READS[case]
+    loop = f"{above}    STEP\n    {wait}\n    total += loss.item()  # reads\nprint(total)\n"
+    text = script(f"import time\ntotal = 0.0\nfor x, y in loader:\n{loop}")
+    patch = patch_of(tmp_path, text, edits(text, "event-sync", "interval-sync", "defer-read", interval=interval))
+    assert {hunk.edit for hunk in patch.hunks} >= {"event-sync", "defer-read"}
+    assert patched_text(patch).count("DeferredReads(") == 1
+    assert "pending_" not in patched_text(patch)
+
+
+@pytest.mark.parametrize("kinds", [("interval-sync", "defer-read"), ("event-sync", "interval-sync", "defer-read")])
+def test_lines_of_both_can_stand_side_by_side_at_the_end_of_a_file(kinds: tuple[str, ...], tmp_path: Path) -> None:
+    text = script(
+        """
+        losses = []
+        for x, y in loader:
+            STEP
+            if device.type == "cuda":
+                torch.cuda.synchronize()  # fires
+            losses.append(loss.item())  # reads
+        """,
+        batches=23,
+    ).rstrip()
+    patch = patch_of(tmp_path, text, edits(text, *kinds))
+    assert "tracelens_runtime" not in patched_text(patch)
     assert_same(tmp_path, text, patch)
 
 

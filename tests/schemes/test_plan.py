@@ -135,7 +135,11 @@ def estimator(worth: dict[str, int]):
         step = 10_000_000 - 1000 * saved
         return Estimate(10_000_000, step, step, step, "host", "unprofiled", "replayed")
 
-    return estimate
+    return replays(estimate)
+
+
+def replays(estimate, noise=lambda edits, others: True):
+    return plan.Replays(estimate, noise)
 
 
 def test_copies_that_buy_nothing_are_dropped():
@@ -154,7 +158,21 @@ def test_only_the_prefetch_is_dropped_when_pinning_pays():
 
 
 def test_nothing_is_dropped_without_an_estimate():
-    assert plan.keep_paying(EDITS, lambda _: Abstention("replay", "no steps", "record steps")) == EDITS
+    assert plan.keep_paying(EDITS, replays(lambda _: Abstention("replay", "no steps", "record steps"))) == EDITS
+
+
+@pytest.mark.parametrize(("told_apart", "kept"), [(True, True), (False, False), (None, False)])
+def test_a_copy_stream_is_made_where_its_gain_beside_pinned_copies_is_told_from_noise(told_apart, kept):
+    asked = []
+
+    def noise(edits, others):
+        asked.append((kinds(edits), kinds(others)))
+        return told_apart
+
+    paying = replace(estimator({"async-copy": 1000, "prefetch": 500}), told_apart=noise)
+    assert kinds(plan.keep_paying(EDITS, paying)) == (["async-copy", "prefetch"] if kept else ["async-copy"])
+    assert asked == [(kinds(EDITS), kinds(EDITS[:-1]))]
+    assert kinds(plan.keep_paying((Edit("prefetch", depth=1),), paying)) == ["prefetch"]
 
 
 def test_a_scheme_never_loses_all_of_its_edits():

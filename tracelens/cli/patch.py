@@ -112,12 +112,13 @@ def _scripts(files: Sequence[Path], project: Path | None) -> tuple[tuple[Path, .
 
 
 def _intervals(levers: Sequence[str]) -> dict[EditKind, int]:
-    """The kinds of Edits to make, each with its N: all safe ones, or those of the schemes and Edits that were named."""
-    from tracelens.edit_kinds import SAFE_EDITS
+    """The kinds of Edits to make, each with its N: those of the schemes and Edits that were named, else all safe ones
+    that need no known gain."""
+    from tracelens.edit_kinds import SAFE_EDITS, definition
     from tracelens.schemes import rules
 
     if not levers:
-        return dict.fromkeys(SAFE_EDITS, INTERVAL)
+        return dict.fromkeys((kind for kind in SAFE_EDITS if not definition(kind).needs_known_gain), INTERVAL)
     schemes = {rule.id: rule.edits for rule in rules.load().schemes}
     known = [*schemes, *(kind for kind in SAFE_EDITS if kind not in schemes)]
     wanted: dict[EditKind, int] = {}

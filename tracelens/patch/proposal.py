@@ -67,6 +67,8 @@ class RecipeRequest:
     """Whether such hunks may lose values where an exception or a signal ends the loop."""
     changing: frozenset[int] = frozenset()
     """First lines of the loops in which a synchronize or a guard changes."""
+    helped: frozenset[int] = frozenset()
+    """Those of them in which that change calls the runtime."""
     start_method: str = "fork"
     """How the Python that runs the script starts workers, where the script does not choose."""
 
@@ -109,7 +111,8 @@ class Proposal:
     """What takes the place of the calls at `sites`; None where the statements around them run later."""
     needs_runtime: bool = False
     plain: bool = False
-    """The reads at `sites` wait in lists of plain torch."""
+    """What changes at `sites` is lines of plain torch, as long as all other changes of the loop are: reads wait in
+    lists, and events stand in for a synchronize."""
     guards: tuple[int, ...] = ()
     """Guards that are moved with the sites, by their numbers in the file."""
     rare: tuple[int, ...] = ()

@@ -80,19 +80,27 @@ def chosen_interval(inventory: tuple[InventoryItem, ...], asked: int | None = No
     return min(known, MOST_INTERVAL) if known else DEFAULT_INTERVAL
 
 
-def keep_paying(
-    edits: tuple[Edit, ...], estimate: Callable[[tuple[Edit, ...]], Estimate | Abstention]
-) -> tuple[Edit, ...]:
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """What a replay of this run says of Edits."""
+
+    estimate: Callable[[tuple[Edit, ...]], Estimate | Abstention]
+    told_apart: Callable[[tuple[Edit, ...], tuple[Edit, ...]], bool | None]
+    """Whether the step times after two sets of Edits differ by more than its noise."""
+
+
+def keep_paying(edits: tuple[Edit, ...], replays: Replays) -> tuple[Edit, ...]:
     """The Edits without the families that buy nothing on this run. At least one family always stays."""
     kept = edits
     for family in dropped_together():
         without = tuple(edit for edit in kept if edit.kind not in family)
         if not without or len(without) == len(kept):
             continue
-        whole, rest = estimate(kept), estimate(without)
+        whole, rest = replays.estimate(kept), replays.estimate(without)
         if not (isinstance(whole, Estimate) and isinstance(rest, Estimate)):
             continue
-        if rest.step_ns <= whole.step_ns * (1 + WORTH_SHARE):
+        doubtful = all(definition(kind).needs_known_gain for kind in family)
+        if rest.step_ns <= whole.step_ns * (1 + WORTH_SHARE) or (doubtful and not replays.told_apart(kept, without)):
             kept = without
     return kept
 

@@ -40,6 +40,7 @@ OTHERS: tuple[dict[str, object], ...] = (
     {"checked": False},
     {"lossy": False},
     {"changing": frozenset({3})},
+    {"helped": frozenset({3})},
     {"start_method": "forkserver"},
     {"source": parse(Path("/project/train.py"), "train.py", b"a = 2\n")},
 )

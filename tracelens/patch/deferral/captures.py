@@ -26,6 +26,8 @@ _RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
 _RATE_IS_TENSOR = re.compile(r"\blr[\"']?\s*[]=:)]+\s*torch\.")
 _OBJECTS = frozenset({"", "choice", "comprehension", "elapsed"})
 """Kinds of captures that are no read of one tensor."""
+_EACH_ITS_OWN = frozenset({"comprehension", "tolist", "numpy"})
+"""Kinds of captures that make an object which can be changed: each place has another one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
         )
     moment = sum(capture.loud for capture in known.values())
     for taken, other in known.items():
-        same = (other.text, other.read) == (text, read) and read != "comprehension"  # each is an object of its own
+        same = (other.text, other.read) == (text, read) and read not in _EACH_ITS_OWN
         if same or (stays and taken == name):
             if host.repeats(source, facts) and (other.moment == moment or host.is_counter(source, facts)):
                 kind = read if other.read == read else ""  # used in two ways: kept as it is

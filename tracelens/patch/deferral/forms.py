@@ -21,18 +21,22 @@ from tracelens.patch.loop.loops import Blocked
 
 @dataclass(frozen=True)
 class Wish:
-    """`plain`: without a helper where that is possible. `unproved`: also where that is not proved to be the same.
+    """`plain`: without a helper where that is possible. `every_n`: also in forms that read every N batches.
 
-    `lossy`: of these also where an exception or a signal loses values.
+    Else values are read once they have arrived, for which plain lines have a place where the script shows its results,
+    or after the loop. `unproved`: also where that is not proved to be the same. `lossy`: of these also where an
+    exception or a signal loses values.
     """
 
     plain: bool
+    every_n: bool
     unproved: bool
     lossy: bool
 
     def allows(self, reads: PlainPlan) -> bool:
         """Whether the values may wait in this way."""
-        return reads.proved or (self.unproved and (self.lossy or not reads.lost))
+        often = self.every_n or not reads.reads_every_n
+        return often and (reads.proved or (self.unproved and (self.lossy or not reads.lost)))
 
 
 def planned(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wish: Wish) -> tuple[Deferral, PlainPlan | None]:

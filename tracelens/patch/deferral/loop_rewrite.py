@@ -55,11 +55,8 @@ def file_splices(changes: Sequence[LoopChange]) -> list[Splice]:
 def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNode]) -> list[Splice]:
     """The splices for one loop; `used` collects new names, `gone` holds every node that leaves its function."""
     facts = change.facts
-    if change.reads is not None and change.every is not None:
-        return plain_reads.splices(change.reads, change.every, lambda name: take_name(name, facts.taken, used))
-    lines = plain(change, used)
-    if lines is not None:
-        return _plain_splices(change, lines)
+    if not needs_helper(change):
+        return [*_plain_waits(change, used), *_plain_reads(change, used)]
     ahead = take_name("ahead", facts.taken, used)
     moved = _moved(change, ahead, used)
     out = [one.call() for one in moved]
@@ -96,12 +93,13 @@ def _behind(source: SourceFile, node: cst.CSTNode, texts: list[str]) -> Splice:
 
 def needs_helper(change: LoopChange) -> bool:
     """Whether the change of a loop calls the runtime."""
-    return change.reads is None and plain(change) is None
+    waits = change.deferral is not None and change.reads is None
+    return waits or (bool(change.syncs) and plain(change) is None)
 
 
 def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines | None:
-    """The few lines of torch that are enough for a loop, or None where it needs the runtime."""
-    if change.deferral is not None or change.ticks or len(change.syncs) != 1:
+    """The few lines of torch that take the place of a loop's synchronize, or None where it needs the runtime."""
+    if change.ticks or len(change.syncs) != 1:
         return None
     taken = set() if used is None else used
     call, method = change.syncs[0]
@@ -110,7 +108,16 @@ def plain(change: LoopChange, used: set[str] | None = None) -> plain_torch.Lines
     )
 
 
-def _plain_splices(change: LoopChange, lines: plain_torch.Lines) -> list[Splice]:
+def _plain_reads(change: LoopChange, used: set[str]) -> list[Splice]:
+    if change.reads is None:
+        return []
+    return plain_reads.splices(change.reads, change.every or 1, lambda name: take_name(name, change.facts.taken, used))
+
+
+def _plain_waits(change: LoopChange, used: set[str]) -> list[Splice]:
+    lines = plain(change, used)
+    if lines is None:
+        return []
     source, loop = change.facts.source, change.facts.loop
     indent, top = source.indentation(loop), source.line_start(loop_lines.first_line(source, loop))
     before = "".join(f"{indent}{line}\n" for line in lines.before)

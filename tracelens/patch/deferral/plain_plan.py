@@ -28,6 +28,8 @@ from tracelens.patch.loop.loops import head
 
 _ENDLESS = words("range count cycle repeat iter")
 """Loops over these may run for all steps of a training, in which a list that is read after the loop grows."""
+_OF_TENSORS = words("item tolist")
+"""Kinds of reads that a number does not have."""
 _JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
 
 
@@ -51,6 +53,14 @@ class PlainPlan:
         return self._told(lambda one, facts: not (one.read or _is_number(one, facts) or is_rate(one.value, facts)))
 
     @property
+    def whole(self) -> tuple[str, ...]:
+        """Tensors that are kept with all their elements. Nobody knows how many there are; who makes a list of Python's
+        numbers of them does not expect many, but whoever keeps an array may."""
+        return self._told(
+            lambda one, facts: one.read == "tolist" and not value_types.has_no_dimensions(one.value, facts)
+        )
+
+    @property
     def assumed(self) -> tuple[str, ...]:
         """Values that are taken for tensors because of their `item()`, which arrays have, too."""
         return self._told(lambda one, facts: bool(one.read) and not value_types.is_tensor(one.value, facts))
@@ -63,13 +73,13 @@ class PlainPlan:
     @property
     def proved(self) -> bool:
         """Whether nobody can tell the loop from the original."""
-        return not any((self.lost, self.rates, self.numbers, self.assumed))
+        return not any((self.lost, self.rates, self.numbers, self.assumed, self.whole))
 
     @property
     def reads_every_n(self) -> bool:
         """Whether the lists are read every N batches; else where the script shows the results, or after the loop."""
         facts = self.deferral.facts
-        if self.lost:
+        if self.lost or self.whole or _shows_between_batches(self.deferral):
             return True
         if any(_in_every_kth(facts, drain) for drain in self.deferral.drains):
             return False
@@ -82,11 +92,7 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     """The plan without a helper, where one is enough."""
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
-    special = (
-        special
-        or bool(stream_order.own(facts))
-        or meets(frozenset(key(v) for v in variables(head(facts.loop))), deferral.state)
-    )
+    special = special or bool(stream_order.own(facts))
     if special or facts.names.imports.get("torch") != "torch" or _may_be_caught(facts, deferral):
         return None
     statements = [statement for run in deferral.runs for statement in run.statements]
@@ -99,6 +105,11 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
         return None
     plan = PlainPlan(deferral, tuple(kept), _lost(deferral))
     return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+
+
+def _shows_between_batches(deferral: Deferral) -> bool:
+    """Whether the loop runs over one of its own results: a bar whose text alone it sets, where `looks` is None."""
+    return meets(frozenset(key(v) for v in variables(head(deferral.facts.loop))), deferral.state)
 
 
 def unbound_names(plan: PlainPlan) -> frozenset[str]:
@@ -233,13 +244,14 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
     """Whether a value can wait in a list as it is: a tensor of one number, a number, or what may be one."""
     if not capture.read:
         return _is_number(capture, facts) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
-    value = capture.value
-    tensor = value_types.is_tensor(value, facts) or (capture.read == "item" and not may_be_array(value, facts))
+    value, once = capture.value, len(capture.nodes) == 1
+    tensor = value_types.is_tensor(value, facts) or (capture.read in _OF_TENSORS and not may_be_array(value, facts))
     known = {
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
         "formatted": value_types.has_no_dimensions(value, facts),  # the text of a vector is more than its number
-        "numpy": len(capture.nodes) == 1 and value_types.has_no_dimensions(value, facts),  # each array is its own
+        "numpy": once and value_types.has_no_dimensions(value, facts),  # each array is its own
+        "tolist": once,  # and each list
     }
     return known.get(capture.read, False) and tensor
 
@@ -288,10 +300,17 @@ def _may_be_number(value: cst.BaseExpression, facts: LoopFacts) -> bool:
         known = list(value_types.values_of(value.value, facts))
         changed = value.value in facts.mutated | facts.tensors
         return bool(known) and not changed and all(one is not None and _may_be_number(one, facts) for one in known)
-    if value_types.is_number(value, facts):
+    if value_types.is_number(value, facts) or _is_size(value):
         return True
     made = isinstance(value, (cst.Call, cst.Attribute, cst.BinaryOperation))
     return made and not value_types.is_tensor(value, facts)
+
+
+def _is_size(value: cst.BaseExpression) -> bool:
+    """Whether a value is written as one of the sizes of a tensor: `x.shape[0]`, `x.size()[0]`."""
+    of = value.value if isinstance(value, cst.Subscript) else None
+    made = of.func if isinstance(of, cst.Call) and not of.args else of
+    return isinstance(made, cst.Attribute) and made.attr.value == ("size" if made is not of else "shape")
 
 
 def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:

@@ -33,9 +33,8 @@ Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
 _REDUCES = frozenset({"sum", "mean"})
 """Methods whose result is memory of its own, which nothing else changes."""
-_ONE_BY_ONE = ("item", "numpy")
-_ARRAY = ".cpu().numpy()"
-"""Makes an array of a loss, one without dimensions."""
+_READS = {"item": ".item()", "tolist": ".tolist()", "numpy": ".cpu().numpy()"}
+"""How a kept tensor, which has no graph, is read; by `item()` as well where it is formatted or converted."""
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
 """Names for one of the tensors of a list, of which a file has some already."""
 _MOST_LINES_TWICE = 2
@@ -141,7 +140,8 @@ class _List:
         if not (isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and len(call.args) == 1):
             return None
         target, capture = call.func.value, self.run.captures[0]
-        if not isinstance(target, cst.Name) or call.func.attr.value != "append" or capture.read not in _ONE_BY_ONE:
+        appended = call.func.attr.value == "append" and capture.read in _READS
+        if not (appended and isinstance(target, cst.Name)):
             return None
         values = list(value_types.values_of(target.value, self.facts))
         lists = bool(values) and all(isinstance(value, cst.List) for value in values)
@@ -157,7 +157,7 @@ def _read_in_place(capture: Capture) -> Capture:
 
 def _read(capture: Capture, name: str) -> str:
     """What a value is read by, under a name."""
-    return f"{name}{_ARRAY if capture.read == 'numpy' else '.item()'}"
+    return f"{name}{_READS.get(capture.read, '.item()')}"
 
 
 @dataclass(frozen=True)
@@ -181,15 +181,17 @@ class _Writer:
         return self.source.module.default_indent
 
     def may_stand_in_place(self) -> bool:
-        """Whether the statements may be written twice: short ones, whose new names nobody else has."""
-        for one in self.lists:
-            statements = one.run.statements
-            lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
-            plain = all(isinstance(node, cst.SimpleStatementLine) for node in statements)
-            staying = any(not capture.nodes for capture in one.run.captures)
-            if lines > _MOST_LINES_TWICE or not plain or staying:
-                return False
-        return len(self._drains()) + self.plan.reads_every_n <= _MOST_DRAINS_IN_PLACE
+        """Whether the statements may stand where the lists are read: nobody else has their new names, and behind the
+        loop they are written once, but before it ends twice, which short ones may be."""
+        if any(not capture.nodes for one in self.lists for capture in one.run.captures):
+            return False
+        places = len(self._drains()) + self.plan.reads_every_n
+        return not places or (places <= _MOST_DRAINS_IN_PLACE and all(map(self._is_short, self.lists)))
+
+    def _is_short(self, one: _List) -> bool:
+        statements = one.run.statements
+        lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
+        return lines <= _MOST_LINES_TWICE and all(isinstance(node, cst.SimpleStatementLine) for node in statements)
 
     def in_place(self) -> list[Splice]:
         """The statements at each place where the lists are read."""

@@ -6,6 +6,8 @@ library, is never copied: where the program runs, statements that keep one are n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.holders import is_holder
 from tracelens.patch.effects.implicit import is_loaded
@@ -13,13 +15,16 @@ from tracelens.patch.effects.memory import CLASS, Memory
 from tracelens.patch.effects.objects import Container, Name, Object, Thing, Unknown
 
 
-def may_hold_tensors(one: Object, memory: Memory) -> bool:
-    """Whether an object may be a list or dict with tensors in it, or nobody can tell what it is."""
+def may_hold_tensors(one: Object, memory: Memory, has_numbers: Callable[[Object], bool]) -> bool:
+    """Whether an object may be a list or dict with tensors in it, or nobody can tell what it is.
+
+    `has_numbers`: whether data of a library is a list that certainly has numbers only.
+    """
     waiting, seen = [one], {one}
     while waiting:
         current = waiting.pop()
         if not isinstance(current, Container):
-            if (_may_be_tensors(current) and current is not one) or _is_not_told(current):
+            if (_may_be_tensors(current) and current is not one and not has_numbers(current)) or _is_not_told(current):
                 return True
             continue
         names = memory.fields.get(current, {})

@@ -21,6 +21,7 @@ from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
 from tracelens.patch.effects.kinds import Kinds
 from tracelens.patch.effects.memory import ANY_DATA, DATA, SHARED, WEIGHTS, Unit, is_tensor
+from tracelens.patch.effects.number_lists import NumberLists
 from tracelens.patch.effects.objects import (
     CLOCK,
     COLLECTIVE,
@@ -159,7 +160,7 @@ class Reached:
         """Whether a value may be a list or dict with tensors in it, or nobody can tell what it is."""
         node = self._expression(span)
         objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
-        return not objects or any(may_hold_tensors(one, self.memory) for one in objects)
+        return not objects or any(may_hold_tensors(one, self.memory, self._lists.has) for one in objects)
 
     def _expression(self, span: Span) -> ast.expr | None:
         """The expression that stands there, also where it is all of a statement."""
@@ -188,6 +189,10 @@ class Reached:
     @cached_property
     def _kinds(self) -> Kinds:
         return Kinds(self.analysis)
+
+    @cached_property
+    def _lists(self) -> NumberLists:
+        return NumberLists(self.analysis, self._kinds, self._filled)
 
     def unknown(self, key: str) -> str:
         """Why nobody can tell what the name stands for, in words; empty where somebody can."""

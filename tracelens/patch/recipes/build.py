@@ -6,13 +6,13 @@ In: Edits, Stalls and the project's files. Out: a `Patch`.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from tracelens.edit_kinds import EditKind, definition, hunk_id
+from tracelens.edit_kinds import EditKind, definition, hunk_id, one_change
 from tracelens.errors import InputError, UsageError
 from tracelens.messages import joined, say, with_value
 from tracelens.model import Declined, Edit, FilePatch, Hunk, Location, Patch, Stall
@@ -20,6 +20,7 @@ from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
 from tracelens.patch.effects.project import Project
 from tracelens.patch.files import diff, vendored
+from tracelens.patch.loop.sites import find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes import defer_read, rewriting, synchronize, whole_file
 from tracelens.patch.recipes.kept_results import answered
@@ -138,6 +139,7 @@ class _Project:
                 checked=options.checked,
                 lossy=options.lossy,
                 changing=frozenset(p.loop_line for p in proposals if p.replaced_by is not None or p.guards),
+                helped=frozenset(p.loop_line for p in proposals if p.guards or not (p.replaced_by is None or p.plain)),
                 start_method=multiprocessing.get_all_start_methods()[0],
             )
             if not rewritten and definition(edit.kind).follows_project and source.effects.replaced:
@@ -207,12 +209,9 @@ class _Project:
             now = [(p, _moved(new.lines, p.line)) for p in places]
             moved[edit] = [replace(p, line=line) for p, line in now if line is not None or p.line is None]
         after = parse(draft.source.path, draft.source.shown, new.data, self.script)
-        again = self.draft(after, moved, rewritten=True)
-        return (
-            say("a second run would change {location} again", location=again.proposals[0].location)
-            if again.proposals
-            else None
-        )
+        left = {(one.edit, _moved(new.lines, one.location.line)) for one in draft.declined}
+        again = [one for one in self.draft(after, moved, rewritten=True).proposals if not _is_left(after, one, left)]
+        return say("a second run would change {location} again", location=again[0].location) if again else None
 
     def _places(self, edit: Edit) -> list[tuple[Location | None, tuple[Stall, ...]]]:
         """The places of an Edit, each with its recorded waits; one unknown place if it names none."""
@@ -254,6 +253,14 @@ class _Project:
             if found and resolved.is_relative_to(self.root) and "site-packages" not in resolved.parts:
                 return resolved
         return None
+
+
+def _is_left(source: SourceFile, proposal: Proposal, left: Collection[tuple[EditKind, int | None]]) -> bool:
+    """Whether a proposal is about places alone that were declined beside the hunks: without what these took away it
+    would be made by itself, which is no second change of theirs."""
+    sites = find(source)
+    lines: set[int | None] = {sites[number].line for number in proposal.sites} or {proposal.location.line}
+    return None not in lines and all(any((kind, line) in left for kind in one_change(proposal.edit)) for line in lines)
 
 
 def _moved(lines: Lines, line: int | None) -> int | None:

@@ -6,7 +6,7 @@ In: a RecipeRequest. Out: one Proposal per loop. The statements run later, in or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import libcst as cst
@@ -14,7 +14,8 @@ import libcst as cst
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import meets, walk
-from tracelens.patch.code.outside import FILES, OUTPUT
+from tracelens.patch.code.outside import OUTPUT
+from tracelens.patch.deferral import plain_doubts
 from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral, plan
@@ -341,21 +342,22 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
     )
     seen = warnings_seen.doubt(request, (site for site, _ in members))
     memory = host_memory.doubt_of_waits(request.source)
-    for unproved in (*_unproved(chosen, reads, request.edit.interval), *filter(None, [seen, memory])):
+    for unproved in (*plain_doubts.doubts(chosen, reads, request.edit.interval), *filter(None, [seen, memory])):
         proposal = proposal.as_checked(unproved)
     return proposal
 
 
 def _plain(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, members: Found) -> PlainPlan | None:
-    """How the reads wait without a helper, where nothing else changes in their loop.
+    """How the reads wait without a helper, where nothing else in their loop needs one.
 
     Where helpers would not make it proved, the form is that of a patch with such hunks: the others only tell of it.
     """
-    if request.source.line(facts.loop) in request.changing:
+    line, often = request.source.line(facts.loop), request.edit.interval > 1
+    if line in request.helped:
         return None
     seeds = statements([site for site, _ in members])
     unproved = request.checked or bool(deferral.unproved)
-    return planned(facts, seeds, Wish(request.edit.interval > 1, unproved, request.lossy))[1]
+    return planned(facts, seeds, Wish(often or line in request.changing, often, unproved, request.lossy))[1]
 
 
 def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
@@ -368,28 +370,6 @@ def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
         if request.edit.interval > 1
         else say("as soon as the GPU has it")
     )
-
-
-def _unproved(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
-    """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
-    if deferral.unproved:
-        yield deferral.unproved
-    if reads is None:
-        return
-    last = say("of the last {interval} batches at most", interval=interval - 1)
-    names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
-    if reads.lost & {OUTPUT, FILES}:
-        yield say("where an exception or a signal ends the loop, lines {last} are not written", last=last)
-    elif names:
-        yield say(
-            "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last
-        )
-    for value in reads.assumed:
-        yield say("`{value}` is taken for a tensor", value=value)
-    for value in reads.numbers:
-        yield say("`{value}` is taken for a number or a text", value=value)
-    for rate in reads.rates:
-        yield say("`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor", rate=rate)
 
 
 def counted(values: int) -> str:

@@ -16,7 +16,7 @@ from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_
 from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.import_place import import_splice
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, needs_helper
-from tracelens.patch.deferral.planning import plan
+from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.files import outdated_comments, rewrite_checks
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import facts_of
@@ -134,12 +134,14 @@ def _change(source: SourceFile, proposals: Sequence[Proposal], kinds: Kinds, opt
     used = {kind for p in proposals for kind in one_change(p.edit)}
     every = max((intervals[kind] for kind in used if kind in intervals), default=1)
     statements = [*defer_read.statements(reads), *moved]
+    deferral: Deferral | None = None
     waiting = None
     measured = None
-    if syncs:
+    if statements and all(p.plain for p in proposals):
+        plain = every > 1 or bool(syncs)
+        deferral, waiting = planned(facts, statements, Wish(plain, every > 1, options.checked, options.lossy))
+    elif syncs:
         deferral, measured = synchronize.timed(facts, statements)
-    elif all(p.plain for p in proposals):
-        deferral, waiting = planned(facts, statements, Wish(every > 1, options.checked, options.lossy))
     else:
         deferral = plan(facts, statements) if statements else None
     return LoopChange(

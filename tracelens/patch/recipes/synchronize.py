@@ -12,6 +12,7 @@ import libcst as cst
 
 from tracelens.messages import joined, say
 from tracelens.patch.code.names import FileNames, dotted, walk
+from tracelens.patch.deferral import plain_torch
 from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import stream_order, timing
 from tracelens.patch.loop.facts import LoopFacts, facts_of
@@ -27,7 +28,7 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, RuntimeCall, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 
@@ -107,6 +108,7 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         reasons.append(told)
     nodes = [site.node for site, _ in members]
     every = find(request.source)
+    replaced_by: RuntimeCall = "synchronize" if request.edit.kind == "interval-sync" else "record"
     proposal = Proposal(
         edit=request.edit.kind,
         tier="safe",
@@ -115,14 +117,26 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         loop_line=request.source.line(loop),
         sites=tuple(n for n, site in enumerate(every) if site.node in nodes),
-        replaced_by="synchronize" if request.edit.kind == "interval-sync" else "record",
+        replaced_by=replaced_by,
         needs_runtime=True,
+        plain=_is_plain(facts_of(request.source, loop), nodes, replaced_by, interval),
     )
     deferral, _ = timed(facts_of(request.source, loop), ())
     timing_doubt = deferral.unproved if deferral is not None else ""
     for unproved in filter(None, (timing_doubt, host_memory.doubt_of_waits(request.source))):
         proposal = proposal.as_checked(unproved)
     return proposal
+
+
+def _is_plain(facts: LoopFacts, nodes: Sequence[cst.CSTNode], replaced_by: RuntimeCall, interval: int) -> bool:
+    """Whether lines of torch do it where values of the same loop wait, too."""
+    if len(nodes) != 1 or timing.time_measurements(facts).spans:
+        return False
+    call = cst.ensure_type(nodes[0], cst.Call)
+    return (
+        plain_torch.lines_for(facts, call, replaced_by, interval if interval > 1 else None, lambda name: name)
+        is not None
+    )
 
 
 def merged(proposals: Iterable[Proposal]) -> tuple[Proposal, ...]:

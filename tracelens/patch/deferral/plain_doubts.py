@@ -1,0 +1,39 @@
+"""What is not proved of reads that wait, as sentences without a full stop.
+
+In: their plan, and its form in plain lines where it has one. Out: what of the project is not known, what is gone where
+an exception ends the loop, and what is only likely of the values. Apart because a form in plain lines has nobody to
+look at values while the script runs: what the helpers would ask then is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tracelens.messages import say
+from tracelens.patch.code.outside import FILES, OUTPUT
+from tracelens.patch.deferral.plain_plan import PlainPlan
+from tracelens.patch.deferral.planning import Deferral
+
+
+def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
+    """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
+    if deferral.unproved:
+        yield deferral.unproved
+    if reads is None:
+        return
+    last = say("of the last {interval} batches at most", interval=interval - 1)
+    names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
+    if reads.lost & {OUTPUT, FILES}:
+        yield say("where an exception or a signal ends the loop, lines {last} are not written", last=last)
+    elif names:
+        yield say(
+            "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last
+        )
+    for value in reads.whole:
+        yield say("all of `{value}` is kept on the GPU until then, however large it is", value=value)
+    for value in reads.assumed:
+        yield say("`{value}` is taken for a tensor", value=value)
+    for value in reads.numbers:
+        yield say("`{value}` is taken for a number or a text", value=value)
+    for rate in reads.rates:
+        yield say("`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor", rate=rate)
