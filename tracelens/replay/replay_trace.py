@@ -256,6 +256,8 @@ class ReplayTrace:
     typical unprofiled step, where the replay meets their mean. A gain is the same part of each."""
     python: bool = True
     """False for a C++ program."""
+    pace: float = 1.0
+    """Recorded host times were multiplied by this: see `trace_builder`."""
 
     @property
     def base_ns(self) -> int:

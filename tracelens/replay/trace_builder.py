@@ -289,13 +289,18 @@ def _another_loop(trace: ReplayTrace, recorded_ns: float, unprofiled_ns: int) ->
 
 
 def _with_host_pace(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
-    """The trace with the host times of the unprofiled steps, as far as one factor for all of them can give that."""
+    """The trace with the host times of the unprofiled steps, as far as one factor for all of them can give that.
+
+    Rows come first: the factor is of what they leave when each cost as much as one can, or nothing. With the usual cost
+    in its place, a step whose rows cost a little more than they can would be scaled for all that they cost, and so
+    would time in which nothing was recorded.
+    """
     if _replayed(trace)(ROW_BOUNDS_NS[1]) <= unprofiled_ns * (1 + SAMPLING):
         if _replayed(trace)(ROW_BOUNDS_NS[0]) >= unprofiled_ns * (1 - SAMPLING):
             return trace
         row_ns, wanted = ROW_BOUNDS_NS[0], unprofiled_ns * (1 - SAMPLING)
     else:
-        row_ns, wanted = float(trace.calibration.row_overhead_ns), unprofiled_ns * 1.0
+        row_ns, wanted = ROW_BOUNDS_NS[1], unprofiled_ns * 1.0
     low, high = PACE_BOUNDS
     for _ in range(_PACE_ROUNDS):
         middle = (low + high) / 2
@@ -320,7 +325,8 @@ def _scaled(trace: ReplayTrace, pace: float) -> ReplayTrace:
     def scaled_element(element: HostOp | OpBlock) -> HostOp | OpBlock:
         return OpBlock(columns, element.index) if isinstance(element, OpBlock) else scaled(element)
 
-    return replace(trace, steps=tuple(tuple(map(scaled_element, step)) for step in trace.steps))
+    steps = tuple(tuple(map(scaled_element, step)) for step in trace.steps)
+    return replace(trace, steps=steps, pace=pace)
 
 
 def _fit(replayed: Callable[[float], float], wanted_ns: float) -> float:
