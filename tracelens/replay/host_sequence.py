@@ -58,7 +58,7 @@ class HostOrder:
         self._edge[waits["call"][waits["window_edge"]]] = True
         loader = timeline.tables.loader
         self._load_step, self._load_start, self._load_end = (loader[name] for name in ("step", "start_ns", "end_ns"))
-        self._rows = _host_rows(timeline)
+        self._rows = host_rows(timeline)
         self._essential = calls.launched | calls.of_kind(*_MEETING_THE_GPU)
 
     def sequence(self, step: StepSpan) -> HostSequence:
@@ -102,8 +102,8 @@ def _within(instants: Integers, begins: Integers, ends: Integers) -> Bools:
     return (last >= 0) & (instants < ends[np.maximum(last, 0)])
 
 
-def _host_rows(timeline: Timeline) -> Integers:
-    """Starts of all rows that the profiler recorded on the training loop's threads."""
+def host_rows(timeline: Timeline) -> Integers:
+    """Starts of all rows that the profiler recorded on the training loop's threads, in order."""
     trace = timeline.trace
     if not len(trace.categories) or "category" not in trace.columns:
         return np.empty(0, dtype=np.int64)
