@@ -35,6 +35,11 @@ def with_more_workers(trace: ReplayTrace, edits: Sequence[Edit]) -> ReplayTrace:
     return replace(trace, loader=LoaderPace(wanted, period), steps=steps)
 
 
+def with_ready_batches(trace: ReplayTrace) -> ReplayTrace:
+    """The ReplayTrace of a loop whose batches are there when it asks for them."""
+    return replace(trace, steps=tuple(tuple(_taken_over(element, 0) for element in step) for step in trace.steps))
+
+
 def least_step_ns(trace: ReplayTrace) -> int:
     """What the workers need for the batches of a step if nothing keeps them waiting; 0 where that was not measured.
 
