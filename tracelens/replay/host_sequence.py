@@ -58,7 +58,7 @@ class HostOrder:
         self._edge[waits["call"][waits["window_edge"]]] = True
         loader = timeline.tables.loader
         self._load_step, self._load_start, self._load_end = (loader[name] for name in ("step", "start_ns", "end_ns"))
-        self._rows = host_rows(timeline)
+        self.row_starts = _host_rows(timeline)
         self._essential = calls.launched | calls.of_kind(*_MEETING_THE_GPU)
 
     def sequence(self, step: StepSpan) -> HostSequence:
@@ -81,7 +81,7 @@ class HostOrder:
         gap, issue, rows = (np.zeros(len(call), dtype=np.int64) for _ in range(3))
         gap[own] = np.maximum(0, begin[own] - before)
         issue[own] = until - np.maximum(begin[own], before)
-        rows[own] = np.searchsorted(self._rows, until) - np.searchsorted(self._rows, before)
+        rows[own] = np.searchsorted(self.row_starts, until) - np.searchsorted(self.row_starts, before)
         rows[own & (call >= 0) & (rows == 0)] = 1  # the call's own
         return HostSequence(call, gap, issue, rows, ~own)
 
@@ -102,7 +102,7 @@ def _within(instants: Integers, begins: Integers, ends: Integers) -> Bools:
     return (last >= 0) & (instants < ends[np.maximum(last, 0)])
 
 
-def host_rows(timeline: Timeline) -> Integers:
+def _host_rows(timeline: Timeline) -> Integers:
     """Starts of all rows that the profiler recorded on the training loop's threads, in order."""
     trace = timeline.trace
     if not len(trace.categories) or "category" not in trace.columns:

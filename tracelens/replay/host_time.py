@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tracelens.model import Timeline
-from tracelens.replay.host_sequence import host_rows
 from tracelens.replay.replay_trace import (
     Bools,
     HostOp,
@@ -50,7 +49,7 @@ def without_spans(
     columns = block_columns(trace.steps)
     own = {name: getattr(columns, name).copy() for name in ("launch", "gap_ns", "issue_ns", "rows")}
     changed = replace(columns, **own)
-    removed = _Removed.between(spans, host_rows(timeline))
+    removed = _Removed.of_rows(spans, trace.row_starts)
     shortened = tuple(
         _shortened(step, clock.placed(step, begin, end), removed, _Change(calls or Calls(), changed, trace.pace))
         for step, begin, end in zip(trace.steps, kept["start_ns"].tolist(), kept["end_ns"].tolist(), strict=True)
@@ -117,21 +116,22 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class _Removed:
-    """The spans, and the rows that begin in them."""
+    """The spans, and the starts of the rows that begin in them."""
 
     spans: IntervalSet
     rows: Integers
-    """Starts of all rows, in order."""
-    earlier: Integers
-    """How many of those before each row lie in the spans, and of all."""
 
     @classmethod
-    def between(cls, spans: IntervalSet, rows: Integers) -> _Removed:
-        return cls(spans, rows, np.append(0, np.cumsum(intervals.inside(spans, rows))))
+    def of_rows(cls, spans: IntervalSet, rows: Integers) -> _Removed:
+        """`rows`: all, in order. There may be millions of them, and a few thousand spans: these are looked up."""
+        first, last = (np.searchsorted(rows, edges) for edges in spans)
+        counts = last - first
+        earlier = np.cumsum(counts) - counts
+        return cls(spans, rows[np.repeat(first - earlier, counts) + np.arange(counts.sum())])
 
     def rows_in(self, begin: Integers, end: Integers) -> Integers:
         """How many of the removed rows lie in each [begin, end)."""
-        first, last = (self.earlier[np.searchsorted(self.rows, edge)] for edge in (begin, end))
+        first, last = (np.searchsorted(self.rows, edge) for edge in (begin, end))
         count: Integers = np.maximum(0, last - first)
         return count
 
@@ -145,7 +145,7 @@ class _Loss:
     rows: Integers
     gone: Bools
 
-    def of_rows(self, own: slice) -> _Loss:
+    def part(self, own: slice) -> _Loss:
         return _Loss(self.gaps[own], self.issues[own], self.rows[own], self.gone[own])
 
 
@@ -169,10 +169,10 @@ def _shortened(step: RecordedStep, placed: Sequence[_Times], removed: _Removed, 
         own = slice(position, position + len(times.called))
         position = own.stop
         if isinstance(element, OpBlock):
-            change.shorten_block(element, loss.of_rows(own))
+            change.shorten_block(element, loss.part(own))
             out.append(OpBlock(change.columns, element.index))
         else:
-            out.append(change.shortened(element, loss.of_rows(own)))
+            out.append(change.shortened(element, loss.part(own)))
     return tuple(out)
 
 

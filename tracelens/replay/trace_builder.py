@@ -128,7 +128,8 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
     positions = np.flatnonzero(timeline.tables.steps["kept"])
     kept = timeline.tables.steps[positions]
     spans = map(StepSpan, positions.tolist(), kept["start_ns"].tolist(), kept["end_ns"].tolist())
-    steps = HostOpBuilder(timeline, timings, links).steps(spans)
+    builder = HostOpBuilder(timeline, timings, links)
+    steps = builder.steps(spans)
     durations = kept["end_ns"] - kept["start_ns"]
     inside = np.isin(timeline.tables.calls["step"], positions)
     return ReplayTrace(
@@ -150,6 +151,7 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
         unresolved_waits=round(np.count_nonzero(inside[links.unresolved]) / len(steps)),
         notes=_notes(timeline, steps),
         python=timeline.trace.program != "cpp",
+        row_starts=builder.order.row_starts,
     )
 
 
