@@ -17,7 +17,7 @@ from functools import cached_property
 
 from tracelens.findings import AnalyzedRank
 from tracelens.findings.owners import LineWork, OwnedStep, attribute, with_callees
-from tracelens.messages import say_count
+from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Edit, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.replay import estimate, exposed_cost, line_gains, worker_count
 from tracelens.replay.line_gains import Gain
@@ -108,7 +108,7 @@ class _Recoverable:
         elif owner.kind == "backward" and owner.callee != "backward":  # a node goes with its forward operation
             gain = self._without_line(self._long[line], self._long[line].work_ns) if line in self._long else None
         elif owner.kind == "dataloader":
-            gain, owner = self._more_workers, replace(owner, instead=self._enough_workers)
+            gain, owner = self._loader(owner)
         elif owner.kind in ("wait", "copy"):
             gain = self._without_wait(owner)
         elif owner.kind == "optimizer":
@@ -136,6 +136,13 @@ class _Recoverable:
         if slow is None or (owner.callee or "").endswith("zero_grad"):
             return None
         return line_gains.in_one_call(self.trace, self.timeline, slow.launching, slow.everything)
+
+    def _loader(self, owner: Owner) -> tuple[Gain | None, Owner]:
+        """With more workers, or where they bring nothing, with batches that need not be made."""
+        if self._more_workers is not None:
+            return self._more_workers, replace(owner, instead=self._enough_workers)
+        gain = line_gains.with_ready_batches(self.trace) if owner.owned_ns >= self._least else None
+        return gain, owner if gain is None else replace(owner, instead=say("batches that are ready"))
 
     @cached_property
     def _more_workers(self) -> Gain | None:

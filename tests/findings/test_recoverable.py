@@ -105,6 +105,32 @@ def test_a_batch_from_pageable_memory_gives_back_what_pinning_it_gives(
     assert ms(copy.recoverable_ns) == pytest.approx(gained_us / 1000, abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("loading", "instead", "saved"),
+    [(800, "batches that are ready", 0.8), (4_000, "1 worker instead of 0", 3.0)],
+    ids=["a worker hands over in 1,000", "a worker pays"],
+)
+def test_a_batch_that_the_training_thread_makes_is_a_line_of_python_where_a_worker_brings_nothing(
+    loading: int, instead: str, saved: float
+) -> None:
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        machine = each.at(10)
+        name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+        machine.events.annotation(name, machine.now, loading)
+        machine.host(loading)
+        each.at(11).launch("gemm", 100)
+        each.at(12).host(4_000)
+
+    loop.run(body)
+    (loader,) = (owner for owner in replayed(loop) if owner.kind == "dataloader")
+    assert loader.instead == instead
+    assert ms(loader.recoverable_ns) == pytest.approx(saved, abs=0.01)
+    if loading < 1_000:
+        assert loader.low_ns == 0
+
+
 def test_a_slow_node_of_the_backward_pass_belongs_to_the_line_of_its_forward_operation() -> None:
     loop = ClockedLoop()
 

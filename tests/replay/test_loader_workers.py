@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.support.builders import Machine
 from tests.support.replaying import SYNC, TWO, build, more, starved, synchronized
 from tracelens.model import Edit
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.loader_workers import least_step_ns, with_more_workers, workers_with_a_core
-from tracelens.replay.replay_trace import LoaderPace, ReplayTrace
+from tracelens.replay.replay_trace import LoaderPace, ProfilerOverhead, ReplayTrace
+
+AT_FIVE = ProfilerOverhead(5_000.0, 5_000.0, 5_000.0, fitted=True)
 
 
 def paced(workers: int | None = 2, period_ns: int | None = 9_000_000, **calibration: int) -> ReplayTrace:
@@ -45,6 +48,19 @@ def test_what_was_reached_already_stays_so() -> None:
     """A pin thread that would need 15 ms did deliver every 9 ms."""
     trace = replace(paced(), calibration=replace(TWO, pin_thread_bytes_per_us=1_000))
     assert with_more_workers(trace, (more(4),)).loader.period_ns == 9_000_000
+
+
+def test_a_worker_makes_batches_without_the_profiler() -> None:
+    """3,000 in the loader with 98 operators, the loader's own row and the step's: at 5 each, a worker needs 2,500."""
+
+    def body(machine: Machine) -> None:
+        for _ in range(98):
+            machine.events.add("cpu_op", "aten::add", machine.now + 10, 1)
+        machine.load_batch(3_000)
+        machine.launch("gemm", 100)
+
+    trace = replace(build(body, calibration=Calibration(loader_workers=0)), overhead=AT_FIVE)
+    assert with_more_workers(trace, (more(1),)).loader == LoaderPace(1, 2_500_000)
 
 
 def test_a_loader_that_kept_up_shows_no_pace_of_more_workers() -> None:

@@ -82,7 +82,8 @@ def test_a_pin_thread_works_for_every_batch_of_a_step() -> None:
 
 
 def test_a_host_that_worked_slower_while_it_was_recorded_is_scaled_back() -> None:
-    """No cost per row explains a step of 3,000 that takes 2,400 unprofiled with a handful of rows: the pace does."""
+    """No cost per row explains a step of 3,000 that takes 2,400 unprofiled with three rows: 7 each at most, and the
+    pace does the rest, 2,979 for 2,400."""
 
     def body(machine: Machine) -> None:
         machine.launch("gemm", 100)
@@ -95,7 +96,7 @@ def test_a_host_that_worked_slower_while_it_was_recorded_is_scaled_back() -> Non
     made = trace_builder.build(picture, stalls, StepClock((unprofiled,) * 30, unprofiled))
     assert not isinstance(made, Abstention)
     assert made.errors.anchor == pytest.approx(0, abs=0.01)
-    assert any("host worked 25% slower" in note for note in made.notes)
+    assert any("host worked 24% slower" in note for note in made.notes)
     judged = estimate.predict(made, (Edit("interval-sync", (SYNC,), interval=10),))
     assert isinstance(judged, Estimate)
     assert judged.step_ns == pytest.approx(unprofiled, rel=0.02)

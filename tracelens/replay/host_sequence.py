@@ -58,7 +58,7 @@ class HostOrder:
         self._edge[waits["call"][waits["window_edge"]]] = True
         loader = timeline.tables.loader
         self._load_step, self._load_start, self._load_end = (loader[name] for name in ("step", "start_ns", "end_ns"))
-        self._rows = _host_rows(timeline)
+        self.row_starts = _host_rows(timeline)
         self._essential = calls.launched | calls.of_kind(*_MEETING_THE_GPU)
 
     def sequence(self, step: StepSpan) -> HostSequence:
@@ -81,7 +81,7 @@ class HostOrder:
         gap, issue, rows = (np.zeros(len(call), dtype=np.int64) for _ in range(3))
         gap[own] = np.maximum(0, begin[own] - before)
         issue[own] = until - np.maximum(begin[own], before)
-        rows[own] = np.searchsorted(self._rows, until) - np.searchsorted(self._rows, before)
+        rows[own] = np.searchsorted(self.row_starts, until) - np.searchsorted(self.row_starts, before)
         rows[own & (call >= 0) & (rows == 0)] = 1  # the call's own
         return HostSequence(call, gap, issue, rows, ~own)
 
@@ -103,7 +103,7 @@ def _within(instants: Integers, begins: Integers, ends: Integers) -> Bools:
 
 
 def _host_rows(timeline: Timeline) -> Integers:
-    """Starts of all rows that the profiler recorded on the training loop's threads."""
+    """Starts of all rows that the profiler recorded on the training loop's threads, in order."""
     trace = timeline.trace
     if not len(trace.categories) or "category" not in trace.columns:
         return np.empty(0, dtype=np.int64)

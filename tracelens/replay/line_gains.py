@@ -15,7 +15,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from tracelens.model import Abstention, Edit, Estimate, Timeline
-from tracelens.replay import baseline, edit_sites, edits, estimate
+from tracelens.replay import baseline, edit_sites, edits, estimate, loader_workers
 from tracelens.replay.host_time import Calls, without_spans
 from tracelens.replay.program import compile_program
 from tracelens.replay.replay_trace import ReplayTrace, editable_host_ops
@@ -87,6 +87,15 @@ def in_one_call(trace: ReplayTrace, timeline: Timeline, operations: IntervalSet,
         return None
     most = _point(trace, without_spans(trace, timeline, span, Calls(span)))
     return Gain((least.ns + most) // 2, least.low_ns, most)
+
+
+def with_ready_batches(trace: ReplayTrace) -> Gain | None:
+    """With the batches that the training thread makes itself made before; from zero, because a worker that hands them
+    over brings nothing here. None where workers make them, whose time this is not."""
+    if trace.loader.workers != 0:
+        return None
+    gain = gain_of(estimate.predict_shortened(trace, loader_workers.with_ready_batches(trace)))
+    return None if gain is None else Gain(gain.ns, 0, gain.high_ns)
 
 
 def gain_of(found: Estimate | Abstention | None) -> Gain | None:

@@ -8,11 +8,12 @@ more of them change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tracelens.edit_kinds import replay_rule
 from tracelens.model import Edit
+from tracelens.replay.merged_launches import host_time
 from tracelens.replay.replay_trace import HostOp, LoaderPace, OpBlock, ReplayTrace, editable_host_ops
 
 
@@ -32,6 +33,11 @@ def with_more_workers(trace: ReplayTrace, edits: Sequence[Edit]) -> ReplayTrace:
         period = min(period, trace.loader.period_ns)
     steps = tuple(tuple(_taken_over(element, own) for element in step) for step in trace.steps)
     return replace(trace, loader=LoaderPace(wanted, period), steps=steps)
+
+
+def with_ready_batches(trace: ReplayTrace) -> ReplayTrace:
+    """The ReplayTrace of a loop whose batches are there when it asks for them."""
+    return replace(trace, steps=tuple(tuple(_taken_over(element, 0) for element in step) for step in trace.steps))
 
 
 def least_step_ns(trace: ReplayTrace) -> int:
@@ -55,9 +61,11 @@ def workers_with_a_core(trace: ReplayTrace, workers: int) -> int:
 
 
 def _making_ns(trace: ReplayTrace) -> int | None:
-    """What one worker needs for the batches of a step; None where the recording does not show it."""
+    """What one worker needs for the batches of a step; None where the recording does not show it. The profiler records
+    nothing in a worker: what its rows cost the training thread, which makes the batches now, is not in it."""
     if trace.loader.workers == 0:
-        return round(sum(_spans(trace)) / len(trace.steps)) or None
+        made = (host_time(op, trace.overhead.row_ns)[1] for op in _loads(trace))
+        return round(sum(made) / len(trace.steps)) or None
     return None if trace.loader.period_ns is None else trace.loader.period_ns * (trace.loader.workers or 1)
 
 
@@ -82,7 +90,11 @@ def _pinning_ns(trace: ReplayTrace) -> int:
 
 
 def _spans(trace: ReplayTrace) -> list[int]:
-    return [op.issue_ns for step in trace.steps for op in editable_host_ops(step) if op.kind == "loader"]
+    return [op.issue_ns for op in _loads(trace)]
+
+
+def _loads(trace: ReplayTrace) -> Iterator[HostOp]:
+    return (op for step in trace.steps for op in editable_host_ops(step) if op.kind == "loader")
 
 
 def _taken_over(element: HostOp | OpBlock, own_ns: int) -> HostOp | OpBlock:

@@ -7,7 +7,7 @@ recorded is not part of it: the replay computes that anew.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -256,6 +256,10 @@ class ReplayTrace:
     typical unprofiled step, where the replay meets their mean. A gain is the same part of each."""
     python: bool = True
     """False for a C++ program."""
+    pace: float = 1.0
+    """Recorded host times were multiplied by this: see `trace_builder`."""
+    row_starts: Integers = field(default_factory=lambda: _NUMBERS)
+    """When each row began that the profiler recorded on the loop's threads, in order."""
 
     @property
     def base_ns(self) -> int:

@@ -128,7 +128,8 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
     positions = np.flatnonzero(timeline.tables.steps["kept"])
     kept = timeline.tables.steps[positions]
     spans = map(StepSpan, positions.tolist(), kept["start_ns"].tolist(), kept["end_ns"].tolist())
-    steps = HostOpBuilder(timeline, timings, links).steps(spans)
+    builder = HostOpBuilder(timeline, timings, links)
+    steps = builder.steps(spans)
     durations = kept["end_ns"] - kept["start_ns"]
     inside = np.isin(timeline.tables.calls["step"], positions)
     return ReplayTrace(
@@ -150,6 +151,7 @@ def _from_recorded_steps(timeline: Timeline, stalls: tuple[Stall, ...], calibrat
         unresolved_waits=round(np.count_nonzero(inside[links.unresolved]) / len(steps)),
         notes=_notes(timeline, steps),
         python=timeline.trace.program != "cpp",
+        row_starts=builder.order.row_starts,
     )
 
 
@@ -289,13 +291,18 @@ def _another_loop(trace: ReplayTrace, recorded_ns: float, unprofiled_ns: int) ->
 
 
 def _with_host_pace(trace: ReplayTrace, unprofiled_ns: int) -> ReplayTrace:
-    """The trace with the host times of the unprofiled steps, as far as one factor for all of them can give that."""
+    """The trace with the host times of the unprofiled steps, as far as one factor for all of them can give that.
+
+    Rows come first: the factor is of what they leave when each cost as much as one can, or nothing. With the usual cost
+    in its place, a step whose rows cost a little more than they can would be scaled for all that they cost, and so
+    would time in which nothing was recorded.
+    """
     if _replayed(trace)(ROW_BOUNDS_NS[1]) <= unprofiled_ns * (1 + SAMPLING):
         if _replayed(trace)(ROW_BOUNDS_NS[0]) >= unprofiled_ns * (1 - SAMPLING):
             return trace
         row_ns, wanted = ROW_BOUNDS_NS[0], unprofiled_ns * (1 - SAMPLING)
     else:
-        row_ns, wanted = float(trace.calibration.row_overhead_ns), unprofiled_ns * 1.0
+        row_ns, wanted = ROW_BOUNDS_NS[1], unprofiled_ns * 1.0
     low, high = PACE_BOUNDS
     for _ in range(_PACE_ROUNDS):
         middle = (low + high) / 2
@@ -320,7 +327,8 @@ def _scaled(trace: ReplayTrace, pace: float) -> ReplayTrace:
     def scaled_element(element: HostOp | OpBlock) -> HostOp | OpBlock:
         return OpBlock(columns, element.index) if isinstance(element, OpBlock) else scaled(element)
 
-    return replace(trace, steps=tuple(tuple(map(scaled_element, step)) for step in trace.steps))
+    steps = tuple(tuple(map(scaled_element, step)) for step in trace.steps)
+    return replace(trace, steps=steps, pace=pace)
 
 
 def _fit(replayed: Callable[[float], float], wanted_ns: float) -> float:
