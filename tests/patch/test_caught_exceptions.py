@@ -202,3 +202,42 @@ def test_an_error_that_would_be_lost_or_come_after_a_file_is_not_proved_to_be_th
 def test_an_error_that_only_comes_later_or_cannot_come_is_no_doubt(name: str, tmp_path: Path) -> None:
     (hunk,) = patch_of(tmp_path, script(TIMELY[name]), lossy=False).hunks
     assert hunk.tier == "safe"
+
+
+TRACKERS = {
+    "an event file": (
+        "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()\n",
+        "writer.add_scalar('loss', loss.item(), i)",
+    ),
+    "wandb": ("import wandb\n", "wandb.log({'loss': loss.item()})"),
+    "a run of mlflow": ("import mlflow\nrun = mlflow.start_run()\n", "run.log_metric('loss', loss.item(), i)"),
+    "accelerate": (
+        "from accelerate import Accelerator\naccelerator = Accelerator()\n",
+        "accelerator.log({'loss': loss.item()})",
+    ),
+}
+SENDERS = {
+    "neptune": ("import neptune\nrun = neptune.init_run()\n", "run.log_metric('loss', loss.item())"),
+    "comet": ("import comet_ml\nexperiment = comet_ml.Experiment()\n", "experiment.log_metric('loss', loss.item())"),
+}
+TOLD = "{}def train():\n    for i, (x, y) in enumerate(loader):\n        STEP\n        {}  # fires\ntrain()\n"
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_what_a_tracker_is_told_lasts_longer_than_the_process_as_a_line_does(name: str, tmp_path: Path) -> None:
+    text = script(TOLD.format(*TRACKERS[name]))
+    patch = patch_of(tmp_path, text, lossy=False)
+    assert {one.path.name for one in patch.files} == {"train.py", "tracelens_runtime.py"}
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    (hunk,) = patch_of(tmp_path, text, checked=True).hunks
+    assert (hunk.tier, hunk.unproved) == (
+        "checked",
+        "where an exception or a signal ends the loop, lines of the last 9 batches at most are not written",
+    )
+
+
+@pytest.mark.parametrize("name", SENDERS)
+def test_a_tracker_with_a_thread_of_its_own_may_lose_what_comes_late_by_a_signal(name: str, tmp_path: Path) -> None:
+    for options in ({"lossy": False}, {"checked": True}):
+        patch = patch_of(tmp_path, script(TOLD.format(*SENDERS[name])), **options)
+        assert {hunk.tier for hunk in patch.hunks} <= {"checked"}

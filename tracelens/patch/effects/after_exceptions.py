@@ -19,6 +19,7 @@ from tracelens.patch.effects.names import code_of, module_of
 from tracelens.patch.effects.objects import (
     DISK_WRITE,
     OUTPUT,
+    TRACKED,
     WRITES,
     Activation,
     Callbacks,
@@ -44,7 +45,7 @@ def seen_of(
     analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Collection[Deed], started: Path
 ) -> Seen | None:
     """What of `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
-    if any(deed.effect.kind in (OUTPUT, DISK_WRITE) for deed in moved):
+    if any(deed.effect.kind in (OUTPUT, DISK_WRITE, TRACKED) for deed in moved):
         return "lines"
     changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None}
     if any(isinstance(one, Unknown) for one in changed):

@@ -33,6 +33,7 @@ from tracelens.patch.effects.objects import (
     GENERAL,
     NAMES,
     OUTPUT,
+    QUEUED,
     RAISES,
     RANDOM,
     READS,
@@ -232,6 +233,8 @@ class _Judge:
                 yield self._reason("moment", CLOCKS, say("it {kind}", kind=kind), deed, not self._shows_itself(deed.at))
             elif kind in (RANDOM, COLLECTIVE, NAMES, SUSPENDS, SETS):
                 yield self._reason("moment", CODE, say("it {kind}", kind=kind), deed)
+            elif kind == QUEUED:
+                yield self._reason("moment", CODE, say("it {kind}", kind=kind), deed, known=False)
             elif kind == RAISES:
                 text = say("it may raise, some batches later than it does now")
                 yield self._reason("moment", CODE, text, deed, known=False)
