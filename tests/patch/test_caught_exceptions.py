@@ -40,6 +40,28 @@ CAUGHT = {
     + IN_WITH.format("torch.enable_grad(), suppress(RuntimeError)")
     + "train()\nprint(seen)\n",
 }
+GENERATOR = "seen = []\ndef epochs():\n    {}\n        for epoch in range(2):\n            yield epoch\n{}"
+IN_EPOCHS = f"def train():\n    {LOOP}"
+REPORT = (
+    "class Report:\n    def __enter__(self):\n        return self\n    def __exit__(self, *error):\n"
+    "        print(seen)\n"
+)
+FINALLY = GENERATOR.format("try:", "    finally:\n        print(seen)\n") + IN_EPOCHS
+CAUGHT |= {
+    "by a generator's end": FINALLY + "for epoch in epochs():\n    train()\n",
+    "by the end of one that a bar shows": "from tqdm import tqdm\n" + FINALLY + "for e in tqdm(epochs()):\n    train()\n",
+    "by the end of one in a list": FINALLY + "[train() for epoch in epochs()]\n",
+    "by the end of one that is asked": FINALLY + "def main():\n    each = epochs()\n    next(each)\n    train()\nmain()\n",
+    "by what a generator catches": GENERATOR.format("try:", "    except GeneratorExit:\n        print(seen)\n        raise\n")
+    + IN_EPOCHS
+    + "for epoch in epochs():\n    train()\n",
+    "by a block of a generator": REPORT
+    + GENERATOR.format("with Report():", "")
+    + IN_EPOCHS
+    + "for epoch in epochs():\n    train()\n",
+    "by a generator of an object": "seen = []\nclass Session:\n    def __iter__(self):\n        try:\n            yield 1\n"
+    f"        finally:\n            print(seen)\n{IN_EPOCHS}for epoch in Session():\n    train()\n",
+}
 ENDS = {
     "nobody": f"seen = []\ndef train():\n    {LOOP}train()\nprint(seen)\n",
     "somebody else": f"seen = []\ndef train():\n    {LOOP}train()\n"
@@ -49,6 +71,10 @@ ENDS = {
     "a bar around the loop": "from tqdm import tqdm\nseen = []\n"
     + IN_WITH.format("tqdm(total=23) as bar")
     + "train()\n",
+    "a generator that only counts": f"seen = []\ndef epochs():\n    for epoch in range(2):\n        yield epoch\n"
+    f"def train():\n    {LOOP}for epoch in epochs():\n    train()\n",
+    "a generator that reads a file": f"seen = []\ndef epochs():\n    with open('epochs.txt') as file:\n        yield from file\n"
+    f"def train():\n    {LOOP}for epoch in epochs():\n    train()\n",
     "a block that catches nothing": f"seen = []\ndef train():\n    {LOOP}with torch.enable_grad():\n    train()\n",
 }
 
