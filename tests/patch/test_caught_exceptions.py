@@ -49,18 +49,23 @@ REPORT = (
 FINALLY = GENERATOR.format("try:", "    finally:\n        print(seen)\n") + IN_EPOCHS
 CAUGHT |= {
     "by a generator's end": FINALLY + "for epoch in epochs():\n    train()\n",
-    "by the end of one that a bar shows": "from tqdm import tqdm\n" + FINALLY + "for e in tqdm(epochs()):\n    train()\n",
+    "by the end of one that a bar shows": "from tqdm import tqdm\n"
+    + FINALLY
+    + "for e in tqdm(epochs()):\n    train()\n",
     "by the end of one in a list": FINALLY + "[train() for epoch in epochs()]\n",
-    "by the end of one that is asked": FINALLY + "def main():\n    each = epochs()\n    next(each)\n    train()\nmain()\n",
-    "by what a generator catches": GENERATOR.format("try:", "    except GeneratorExit:\n        print(seen)\n        raise\n")
+    "by the end of one that is asked": FINALLY
+    + "def main():\n    each = epochs()\n    next(each)\n    train()\nmain()\n",
+    "by what a generator catches": GENERATOR.format(
+        "try:", "    except GeneratorExit:\n        print(seen)\n        raise\n"
+    )
     + IN_EPOCHS
     + "for epoch in epochs():\n    train()\n",
     "by a block of a generator": REPORT
     + GENERATOR.format("with Report():", "")
     + IN_EPOCHS
     + "for epoch in epochs():\n    train()\n",
-    "by a generator of an object": "seen = []\nclass Session:\n    def __iter__(self):\n        try:\n            yield 1\n"
-    f"        finally:\n            print(seen)\n{IN_EPOCHS}for epoch in Session():\n    train()\n",
+    "by a generator of an object": "seen = []\nclass Session:\n    def __iter__(self):\n        try:\n"
+    f"            yield 1\n        finally:\n            print(seen)\n{IN_EPOCHS}for epoch in Session():\n    train()\n",
 }
 ENDS = {
     "nobody": f"seen = []\ndef train():\n    {LOOP}train()\nprint(seen)\n",
@@ -73,8 +78,8 @@ ENDS = {
     + "train()\n",
     "a generator that only counts": f"seen = []\ndef epochs():\n    for epoch in range(2):\n        yield epoch\n"
     f"def train():\n    {LOOP}for epoch in epochs():\n    train()\n",
-    "a generator that reads a file": f"seen = []\ndef epochs():\n    with open('epochs.txt') as file:\n        yield from file\n"
-    f"def train():\n    {LOOP}for epoch in epochs():\n    train()\n",
+    "a generator that reads a file": "seen = []\ndef epochs():\n    with open('epochs.txt') as file:\n"
+    f"        yield from file\ndef train():\n    {LOOP}for epoch in epochs():\n    train()\n",
     "a block that catches nothing": f"seen = []\ndef train():\n    {LOOP}with torch.enable_grad():\n    train()\n",
 }
 
@@ -264,6 +269,6 @@ def test_what_a_tracker_is_told_lasts_longer_than_the_process_as_a_line_does(nam
 
 @pytest.mark.parametrize("name", SENDERS)
 def test_a_tracker_with_a_thread_of_its_own_may_lose_what_comes_late_by_a_signal(name: str, tmp_path: Path) -> None:
-    for options in ({"lossy": False}, {"checked": True}):
-        patch = patch_of(tmp_path, script(TOLD.format(*SENDERS[name])), **options)
+    text = script(TOLD.format(*SENDERS[name]))
+    for patch in (patch_of(tmp_path, text, lossy=False), patch_of(tmp_path, text, checked=True)):
         assert {hunk.tier for hunk in patch.hunks} <= {"checked"}

@@ -54,7 +54,7 @@ def tiers(folder: Path, line: str, context: str) -> list[str]:
     folder.mkdir(exist_ok=True)
     text = script(SETUP + LOOP.replace("LINE", line).replace("CONTEXT", context) + END)
     patch = patch_of(folder, text, defer(text, 10), lossy=False)
-    found = [one.tier for one in patch.hunks]
+    found: list[str] = [one.tier for one in patch.hunks]
     if "safe" in found:
         assert_same(folder, text, patch)
     return found

@@ -202,8 +202,9 @@ def test_an_array_has_what_becomes_of_the_tensor_on_the_host(name: str, tmp_path
     read, change = CHANGED_ARRAYS[name]
     text = script(
         "def halve(value):\n    value.data.mul_(0.5)\ndef train():\n    losses, sums = [], torch.zeros(())\n"
-        f"    for x, y in loader:\n        optimizer.zero_grad()\n        loss = criterion(model(x), y)\n        {read}\n"
-        f"        {change}\n        loss.backward()\n        optimizer.step()\n    print(losses)\n    return losses\n"
+        "    for x, y in loader:\n        optimizer.zero_grad()\n        loss = criterion(model(x), y)\n"
+        f"        {read}\n        {change}\n"
+        "        loss.backward()\n        optimizer.step()\n    print(losses)\n    return losses\n"
         "train()\n"
     )
     text = "\n".join(f"{line}  # fires" if ".numpy()" in line else line for line in text.splitlines()) + "\n"

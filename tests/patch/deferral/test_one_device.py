@@ -55,7 +55,10 @@ ONE_BY_ONE = {
         "if i % 2:\n    loss = criterion(small(x), y)\nelse:\n    loss = criterion(model(x.to(gpu)), y.to(gpu))",
     ),
     "in one expression": (TWO, "loss = criterion(small(x), y) if i % 2 else criterion(model(x.to(gpu)), y.to(gpu))"),
-    "a device for each": (SEVERAL, "k = i % len(models)\nloss = criterion(models[k](x.to(devices[k])), y.to(devices[k]))"),
+    "a device for each": (
+        SEVERAL,
+        "k = i % len(models)\nloss = criterion(models[k](x.to(devices[k])), y.to(devices[k]))",
+    ),
     "models of a list": (CHOSEN, "loss = criterion(models[i % 2](x), y)"),
     "models of a list under a name": (CHOSEN, "one = models[i % 2]\nloss = criterion(one(x), y)"),
     "devices inside of the model": (SEVERAL, "loss = criterion(model(x.to(gpu)), y.to(gpu))"),

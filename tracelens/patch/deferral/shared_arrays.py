@@ -41,7 +41,7 @@ def check(facts: LoopFacts, nodes: Collection[cst.CSTNode]) -> None:
 
 
 def stays(facts: LoopFacts, tensor: cst.BaseExpression, arrays: Sequence[cst.CSTNode]) -> bool:
-    """Whether arrays of a tensor have the same numbers for good: computed with at once, or nobody changes the tensor."""
+    """Whether arrays of a tensor keep their numbers: something is computed of them at once, or nobody changes it."""
     if all(_is_used_up(facts, one) for one in arrays):
         return True
     base = tensor
