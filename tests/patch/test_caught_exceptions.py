@@ -65,7 +65,8 @@ CAUGHT |= {
     + IN_EPOCHS
     + "for epoch in epochs():\n    train()\n",
     "by a generator of an object": "seen = []\nclass Session:\n    def __iter__(self):\n        try:\n"
-    f"            yield 1\n        finally:\n            print(seen)\n{IN_EPOCHS}for epoch in Session():\n    train()\n",
+    f"            yield 1\n        finally:\n            print(seen)\n{IN_EPOCHS}"
+    "for epoch in Session():\n    train()\n",
 }
 ENDS = {
     "nobody": f"seen = []\ndef train():\n    {LOOP}train()\nprint(seen)\n",
