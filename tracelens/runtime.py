@@ -18,6 +18,7 @@ import gc
 import operator
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -37,6 +38,9 @@ MAX_PACKED_ELEMENTS = 1 << 16
 """Larger tensors are read one by one: to join them would take longer than a read takes to start."""
 MAX_BATCHES_IN_FLIGHT = 4
 """Batches on the GPU that the loop has issued and the GPU has not finished, before `prefetch` copies one more."""
+
+MAX_FLUSH_S = 3.0
+"""Event files are waited for so long before a SIGTERM ends the process; what sent it kills after some more seconds."""
 
 _IMMUTABLE = (int, float, complex, str, bytes, range, type(None), torch.Size, torch.dtype, torch.device)
 
@@ -100,6 +104,7 @@ class _Terminable:
         try:
             if os.getpid() == self._process:  # not in a forked child, which has none of this to finish
                 self.drain()
+                _flush_event_files()
         finally:
             frame, self._frame = self._frame, None
             if callable(self._handler_before):
@@ -107,6 +112,22 @@ class _Terminable:
             else:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _flush_event_files() -> None:
+    """Wait for what event writers were told: a thread of theirs writes it, and ends with the process.
+
+    Asked in a thread, as the signal may have come while the loop itself had a lock of a writer.
+    """
+    modules = map(sys.modules.get, ("torch.utils.tensorboard.writer", "tensorboardX.writer"))
+    kinds = tuple(kind for module in modules if isinstance(kind := getattr(module, "SummaryWriter", None), type))
+    writers = [one for one in gc.get_objects() if issubclass(type(one), kinds)] if kinds else []
+    threads = [threading.Thread(target=one.flush, daemon=True) for one in writers]
+    until = time.monotonic() + MAX_FLUSH_S
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 class DeferredReads(_Terminable):

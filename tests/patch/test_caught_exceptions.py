@@ -40,6 +40,34 @@ CAUGHT = {
     + IN_WITH.format("torch.enable_grad(), suppress(RuntimeError)")
     + "train()\nprint(seen)\n",
 }
+GENERATOR = "seen = []\ndef epochs():\n    {}\n        for epoch in range(2):\n            yield epoch\n{}"
+IN_EPOCHS = f"def train():\n    {LOOP}"
+REPORT = (
+    "class Report:\n    def __enter__(self):\n        return self\n    def __exit__(self, *error):\n"
+    "        print(seen)\n"
+)
+FINALLY = GENERATOR.format("try:", "    finally:\n        print(seen)\n") + IN_EPOCHS
+CAUGHT |= {
+    "by a generator's end": FINALLY + "for epoch in epochs():\n    train()\n",
+    "by the end of one that a bar shows": "from tqdm import tqdm\n"
+    + FINALLY
+    + "for e in tqdm(epochs()):\n    train()\n",
+    "by the end of one in a list": FINALLY + "[train() for epoch in epochs()]\n",
+    "by the end of one that is asked": FINALLY
+    + "def main():\n    each = epochs()\n    next(each)\n    train()\nmain()\n",
+    "by what a generator catches": GENERATOR.format(
+        "try:", "    except GeneratorExit:\n        print(seen)\n        raise\n"
+    )
+    + IN_EPOCHS
+    + "for epoch in epochs():\n    train()\n",
+    "by a block of a generator": REPORT
+    + GENERATOR.format("with Report():", "")
+    + IN_EPOCHS
+    + "for epoch in epochs():\n    train()\n",
+    "by a generator of an object": "seen = []\nclass Session:\n    def __iter__(self):\n        try:\n"
+    f"            yield 1\n        finally:\n            print(seen)\n{IN_EPOCHS}"
+    "for epoch in Session():\n    train()\n",
+}
 ENDS = {
     "nobody": f"seen = []\ndef train():\n    {LOOP}train()\nprint(seen)\n",
     "somebody else": f"seen = []\ndef train():\n    {LOOP}train()\n"
@@ -49,6 +77,10 @@ ENDS = {
     "a bar around the loop": "from tqdm import tqdm\nseen = []\n"
     + IN_WITH.format("tqdm(total=23) as bar")
     + "train()\n",
+    "a generator that only counts": f"seen = []\ndef epochs():\n    for epoch in range(2):\n        yield epoch\n"
+    f"def train():\n    {LOOP}for epoch in epochs():\n    train()\n",
+    "a generator that reads a file": "seen = []\ndef epochs():\n    with open('epochs.txt') as file:\n"
+    f"        yield from file\ndef train():\n    {LOOP}for epoch in epochs():\n    train()\n",
     "a block that catches nothing": f"seen = []\ndef train():\n    {LOOP}with torch.enable_grad():\n    train()\n",
 }
 
@@ -202,3 +234,42 @@ def test_an_error_that_would_be_lost_or_come_after_a_file_is_not_proved_to_be_th
 def test_an_error_that_only_comes_later_or_cannot_come_is_no_doubt(name: str, tmp_path: Path) -> None:
     (hunk,) = patch_of(tmp_path, script(TIMELY[name]), lossy=False).hunks
     assert hunk.tier == "safe"
+
+
+TRACKERS = {
+    "an event file": (
+        "from torch.utils.tensorboard import SummaryWriter\nwriter = SummaryWriter()\n",
+        "writer.add_scalar('loss', loss.item(), i)",
+    ),
+    "wandb": ("import wandb\n", "wandb.log({'loss': loss.item()})"),
+    "a run of mlflow": ("import mlflow\nrun = mlflow.start_run()\n", "run.log_metric('loss', loss.item(), i)"),
+    "accelerate": (
+        "from accelerate import Accelerator\naccelerator = Accelerator()\n",
+        "accelerator.log({'loss': loss.item()})",
+    ),
+}
+SENDERS = {
+    "neptune": ("import neptune\nrun = neptune.init_run()\n", "run.log_metric('loss', loss.item())"),
+    "comet": ("import comet_ml\nexperiment = comet_ml.Experiment()\n", "experiment.log_metric('loss', loss.item())"),
+}
+TOLD = "{}def train():\n    for i, (x, y) in enumerate(loader):\n        STEP\n        {}  # fires\ntrain()\n"
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_what_a_tracker_is_told_lasts_longer_than_the_process_as_a_line_does(name: str, tmp_path: Path) -> None:
+    text = script(TOLD.format(*TRACKERS[name]))
+    patch = patch_of(tmp_path, text, lossy=False)
+    assert {one.path.name for one in patch.files} == {"train.py", "tracelens_runtime.py"}
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+    (hunk,) = patch_of(tmp_path, text, checked=True).hunks
+    assert (hunk.tier, hunk.unproved) == (
+        "checked",
+        "where an exception or a signal ends the loop, lines of the last 9 batches at most are not written",
+    )
+
+
+@pytest.mark.parametrize("name", SENDERS)
+def test_a_tracker_with_a_thread_of_its_own_may_lose_what_comes_late_by_a_signal(name: str, tmp_path: Path) -> None:
+    text = script(TOLD.format(*SENDERS[name]))
+    for patch in (patch_of(tmp_path, text, lossy=False), patch_of(tmp_path, text, checked=True)):
+        assert {hunk.tier for hunk in patch.hunks} <= {"checked"}

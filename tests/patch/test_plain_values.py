@@ -184,6 +184,37 @@ def test_an_array_of_a_loss_waits_without_a_helper(name: str, tmp_path: Path) ->
     assert assert_same(tmp_path, text, patch).ending == ""
 
 
+CHANGED_ARRAYS = {
+    "a quotient in place": ("losses.append(loss.detach().cpu().numpy())", "loss /= 4"),
+    "a method of its data": ("losses.append(loss.detach().cpu().numpy())", "loss.data.mul_(0.5)"),
+    "a method": ("losses.append(loss.data.cpu().numpy())", "loss.detach().zero_()"),
+    "by another name": ("losses.append(loss.detach().cpu().numpy())", "other = loss.detach()\n        other *= 2"),
+    "by a function": ("losses.append(loss.detach().cpu().numpy())", "halve(loss)"),
+    "without a device": ("losses.append(loss.detach().numpy())", "loss.data.mul_(0.5)"),
+    "under a name": ("value = loss.detach().cpu().numpy()\n        losses.append(value)", "loss.data /= 4"),
+    "a sum of all": ("sums += loss.detach()\n        losses.append(sums.cpu().numpy())", "pass"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_ARRAYS)
+def test_an_array_has_what_becomes_of_the_tensor_on_the_host(name: str, tmp_path: Path) -> None:
+    """There the two have one memory, also where a copy of the tensor would wait."""
+    read, change = CHANGED_ARRAYS[name]
+    text = script(
+        "def halve(value):\n    value.data.mul_(0.5)\ndef train():\n    losses, sums = [], torch.zeros(())\n"
+        "    for x, y in loader:\n        optimizer.zero_grad()\n        loss = criterion(model(x), y)\n"
+        f"        {read}\n        {change}\n"
+        "        loss.backward()\n        optimizer.step()\n    print(losses)\n    return losses\n"
+        "train()\n"
+    )
+    text = "\n".join(f"{line}  # fires" if ".numpy()" in line else line for line in text.splitlines()) + "\n"
+    patch = patch_of(tmp_path, text, defer(text, 10))
+    for made in (patch, patch_of(tmp_path, text, defer(text, 10), checked=True)):
+        assert len(made.files) != 1
+        if made.files:
+            assert assert_same(tmp_path, text, made).ending == ""
+
+
 def test_an_array_of_many_numbers_waits_with_a_helper(tmp_path: Path) -> None:
     text = script(
         "seen = []\nfor x, y in loader:\n    STEP\n    seen.append(model(x).detach().cpu().numpy())  # fires\n"

@@ -133,3 +133,31 @@ def test_a_loop_in_another_thread_sets_no_handler() -> None:
     thread.start()
     thread.join()
     assert seen == [True, True]
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+def test_what_an_event_writer_was_told_is_in_its_file_before_the_process_dies_of_the_signal() -> None:
+    """Its thread writes some time after the call, as that of tensorboard does."""
+    body = """
+import queue, threading, types
+class SummaryWriter:
+    def __init__(self):
+        self.told = queue.Queue()
+        threading.Thread(target=self.write, daemon=True).start()
+    def add_scalar(self, step, value):
+        self.told.put((step, value))
+    def write(self):
+        while True:
+            event = self.told.get()
+            time.sleep(0.01)
+            print(*event, flush=True)
+            self.told.task_done()
+    def flush(self):
+        self.told.join()
+sys.modules["tensorboardX.writer"] = types.SimpleNamespace(SummaryWriter=SummaryWriter)
+writer = SummaryWriter()
+show = writer.add_scalar
+LOOP
+"""
+    assert ended(body) == (-signal.SIGTERM, FOUR_LINES)

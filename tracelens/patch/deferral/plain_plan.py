@@ -15,7 +15,7 @@ import libcst as cst
 from tracelens.patch.code.names import dotted, key, meets, rebound, targets, variables, walk, written
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.outside import FILES, OUTPUT
-from tracelens.patch.deferral import value_types
+from tracelens.patch.deferral import shared_arrays, value_types
 from tracelens.patch.deferral.captures import Capture, counts, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
@@ -250,7 +250,9 @@ def _fits(facts: LoopFacts, capture: Capture) -> bool:
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
         "formatted": value_types.has_no_dimensions(value, facts),  # the text of a vector is more than its number
-        "numpy": once and value_types.has_no_dimensions(value, facts),  # each array is its own
+        "numpy": once  # each array is its own
+        and value_types.has_no_dimensions(value, facts)
+        and shared_arrays.stays(facts, value, capture.nodes),
         "tolist": once,  # and each list
     }
     return known.get(capture.read, False) and tensor

@@ -20,7 +20,7 @@ import libcst as cst
 from tracelens.patch.code.line_length import line_limit
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.deferral import loop_lines, value_types
+from tracelens.patch.deferral import loop_lines, one_device, value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
@@ -117,11 +117,12 @@ class _List:
         return len(captures) > 1 or not self._stacks(captures[0])
 
     def _stacks(self, capture: Capture) -> bool:
-        return capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
+        whole = capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
+        return whole and one_device.is_certain(capture.value, self.facts)
 
     def _numbers(self, capture: Capture, name: str) -> str:
-        """One read of all values where each is known to have one shape and one type; else each as the script read it,
-        which costs little once the first has come: nothing is queued any more."""
+        """One read of all values where all are known to have one shape, type and device; else each as the script
+        read it, which costs little once the first has come: nothing is queued any more."""
         if not capture.read:
             return name
         if self._stacks(capture):

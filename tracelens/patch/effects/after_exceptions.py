@@ -19,10 +19,12 @@ from tracelens.patch.effects.names import code_of, module_of
 from tracelens.patch.effects.objects import (
     DISK_WRITE,
     OUTPUT,
+    TRACKED,
     WRITES,
     Activation,
     Callbacks,
     Container,
+    Generator,
     Instance,
     Module,
     Object,
@@ -38,13 +40,15 @@ Seen = Literal["lines", "results"]
 _ENDS = ("KeyboardInterrupt", "SystemExit")
 _EXITS = ("sys.exit", "exit", "quit", "os._exit")
 _MADE = (Container, Instance)
+_YIELDS = (ast.Yield, ast.YieldFrom)
+_CONTEXTS = ("contextmanager", "asynccontextmanager")
 
 
 def seen_of(
     analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Collection[Deed], started: Path
 ) -> Seen | None:
     """What of `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
-    if any(deed.effect.kind in (OUTPUT, DISK_WRITE) for deed in moved):
+    if any(deed.effect.kind in (OUTPUT, DISK_WRITE, TRACKED) for deed in moved):
         return "lines"
     changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None}
     if any(isinstance(one, Unknown) for one in changed):
@@ -72,7 +76,13 @@ def _is_made_by_a_call(one: Object) -> bool:
 
 
 def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, started: Path) -> bool:
-    """Whether a `try` or `with` around the loop, or around a call that leads to it, may catch an exception."""
+    """Whether a `try` or `with` around the loop, or around a call that leads to it, may catch an exception.
+
+    Or whether a generator of the project may be half gone through, as that of a `for` around such a call: when the
+    exception ends it, or leaves the frame that has it, what stands around its `yield` runs to its end.
+    """
+    if any(_ends_guarded(analysis, one) for one in analysis.memory.objects(Generator)):
+        return True
     for current, node, is_known in _ways_to(analysis, unit, loop):
         if isinstance(current, Callbacks) or not is_known or _is_guarded(analysis, current, node):
             return True
@@ -135,6 +145,16 @@ def _goes_on(handler: ast.ExceptHandler) -> bool:
 
 def _is_guarded(analysis: Analysis, unit: Module | Activation, node: ast.AST) -> bool:
     return any(_catches(analysis, unit, block) for block in path_to(code_of(unit), node))
+
+
+def _ends_guarded(analysis: Analysis, one: Generator) -> bool:
+    """Whether a generator does something when it is closed before its end; a context manager is asked of its `with`."""
+    code = one.activation.function.node
+    decorators = map(ast.unparse, getattr(code, "decorator_list", ()))
+    if any(each.rpartition(".")[2] in _CONTEXTS for each in decorators):
+        return False
+    inside = walk_without(code, lambda node: isinstance(node, FUNCTIONS) and node is not code)
+    return any(_is_guarded(analysis, one.activation, node) for node in inside if isinstance(node, _YIELDS))
 
 
 def _catches(analysis: Analysis, unit: Module | Activation, block: ast.AST) -> bool:

@@ -22,6 +22,8 @@ _PLAIN_YAML = frozenset(
 )
 """Loaders of PyYAML that make lists, dicts, numbers and texts. A text may name a function for the full ones, which
 nobody writes into the settings of a training."""
+_BUFFER = 2
+"""The position of the buffer among those of `numpy.ndarray`."""
 _PICKLES = 2
 """The position of `allow_pickle` among NumPy's arguments."""
 
@@ -64,6 +66,15 @@ def _numpy_load(call: LibraryCall) -> Objects:
     word = _word(call, "allow_pickle")
     hidden = bool(call.given.rest) or len(call.given.positional) > _PICKLES
     return _data(call) if not hidden and (word is None or _constant(word, False)) else _anything(call)
+
+
+def _array_over(call: LibraryCall) -> Objects:
+    """`numpy.ndarray(shape, buffer=shared.buf)` is the memory of another, `numpy.ndarray(shape)` has its own."""
+    known = {"shape", "dtype", "strides", "order"}
+    plain = len(call.given.positional) <= _BUFFER and not call.given.rest and call.given.named.keys() <= known
+    if not plain:
+        return call.dispatch.unknown("`numpy.ndarray`", call.given.objects, call.here)
+    return frozenset({call.memory.make(Thing, "data", call.here.node, call.here.maker)})
 
 
 def _yaml_load(call: LibraryCall) -> Objects:
@@ -109,6 +120,7 @@ CALLS: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "torch.load": _torch_load,
     **dict.fromkeys((f"torch.serialization.{name}" for name in ("add_safe_globals", "safe_globals")), _allow),
     "numpy.load": _numpy_load,
+    **dict.fromkeys(("numpy.ndarray", "numpy.recarray", "numpy.rec.recarray", "numpy.chararray"), _array_over),
     **dict.fromkeys(("yaml.load", "yaml.load_all"), _yaml_load),
     "torch.hub.load": _hub_load,
     "torch.utils.data.TensorDataset": _tensor_data,

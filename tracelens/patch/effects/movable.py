@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tracelens.messages import say
-from tracelens.patch.effects import names
+from tracelens.patch.effects import names, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import FLUSHED
@@ -33,6 +33,7 @@ from tracelens.patch.effects.objects import (
     GENERAL,
     NAMES,
     OUTPUT,
+    QUEUED,
     RAISES,
     RANDOM,
     READS,
@@ -202,6 +203,14 @@ class _Judge:
                 ):
                     text = say("the `with` block around it is over when it runs")
                     yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
+                elif isinstance(block, (ast.With, ast.AsyncWith)) and self._computes_as_told(statement, block):
+                    text = say("it may compute with tensors as the `with` block around it says, which is over then")
+                    yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
+
+    def _computes_as_told(self, statement: ast.AST, block: ast.With | ast.AsyncWith) -> bool:
+        """Whether a statement leaves a block that says how tensors are computed, and computes with some."""
+        told = any(map(tensor_work.sets_how_to_compute, block.items))
+        return told and tensor_work.computes(self.analysis, self.unit, statement, self.kept.holds)
 
     def _of_a_try(self, statement: ast.AST, block: ast.AST) -> Reason:
         """Whether an error of the statement itself is caught where it stands; those of others are not."""
@@ -232,6 +241,8 @@ class _Judge:
                 yield self._reason("moment", CLOCKS, say("it {kind}", kind=kind), deed, not self._shows_itself(deed.at))
             elif kind in (RANDOM, COLLECTIVE, NAMES, SUSPENDS, SETS):
                 yield self._reason("moment", CODE, say("it {kind}", kind=kind), deed)
+            elif kind == QUEUED:
+                yield self._reason("moment", CODE, say("it {kind}", kind=kind), deed, known=False)
             elif kind == RAISES:
                 text = say("it may raise, some batches later than it does now")
                 yield self._reason("moment", CODE, text, deed, known=False)

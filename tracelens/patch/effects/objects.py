@@ -186,6 +186,8 @@ RUNTIME = "tracelens_runtime"
 """The module of the helpers that patches call: a file that is half written has no import of it yet."""
 READS, WRITES = "reads", "writes"
 OUTPUT = say("prints")
+TRACKED = say("tells an event file or an experiment tracker")
+"""No line among those on the screen, but who looks after the process finds it, as with a file."""
 BAR = say("draws a progress bar")
 DISK_READ, DISK_WRITE = say("reads files"), say("writes files")
 DISK_LOOK = say("reads or copies what stands in a file")
@@ -197,6 +199,7 @@ RAISES = say("raises")
 WAITS = say("waits for the GPU")
 UNKNOWN = say("is unknown")
 GENERAL = say("is known by a pattern only")
+QUEUED = say("is sent by a thread of the tracker, which a signal ends at once")
 SETS = say("changes a setting of the process")
 NAMES = say("sees every name")
 SHOWS = say("shows a duration")

@@ -37,7 +37,7 @@ def may_raise(
     """Whether a statement does more than what cannot fail: sums, lists, lines. `is_kept`: what has its value already,
     so that an error in it comes where it stands."""
     nodes = tuple(walk_without(statement, is_kept))
-    bodies = (_body(called) for called in _called(analysis, unit, nodes))
+    bodies = (body_of(called) for called in called_by(analysis, unit, nodes))
     return any(map(_may_raise, nodes)) or any(_may_raise(node) for body in bodies for node in body)
 
 
@@ -49,7 +49,7 @@ def walk_without(node: ast.AST, is_left_out: Callable[[ast.AST], bool]) -> Itera
             yield from walk_without(child, is_left_out)
 
 
-def _called(analysis: Analysis, unit: Unit, nodes: Iterable[ast.AST]) -> Iterator[Activation]:
+def called_by(analysis: Analysis, unit: Unit, nodes: Iterable[ast.AST]) -> Iterator[Activation]:
     """The functions of the project that these nodes call, and those that these call in turn."""
     own = frozenset(nodes)
     seen: set[Unit] = set()
@@ -64,7 +64,7 @@ def _called(analysis: Analysis, unit: Unit, nodes: Iterable[ast.AST]) -> Iterato
             waiting += [inner for _, inner in summary.calls] if summary is not None else []
 
 
-def _body(called: Activation) -> Iterator[ast.AST]:
+def body_of(called: Activation) -> Iterator[ast.AST]:
     """What runs in a call of a function, without the functions that it defines."""
     code = code_of(called)
     for part in [code.body] if isinstance(code, ast.Lambda) else code.body:

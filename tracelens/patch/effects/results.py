@@ -222,7 +222,7 @@ class Results:
 
     def _site(self, kind: str, called: Name, here: Here) -> tuple[object, object]:
         """Loggers and trackers are one each; other objects are told apart by the place that makes them."""
-        if kind in ("logger", "tracker", "figure", "screen", LOADED):
+        if kind in ("logger", "tracker", "sender", "figure", "screen", LOADED):
             return kind, None
         if called.receiver is not None and isinstance(called.receiver, Thing) and called.receiver.kind == kind:
             return called.receiver.site, called.receiver.maker

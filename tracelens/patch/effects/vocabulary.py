@@ -19,6 +19,8 @@ from tracelens.patch.effects.words import words
 
 _EFFECTS: Mapping[str, str] = {
     "output": objects.OUTPUT,
+    "tracked": objects.TRACKED,
+    "queued": objects.QUEUED,
     "bar": objects.BAR,
     "disk-read": objects.DISK_READ,
     "disk-look": objects.DISK_LOOK,
