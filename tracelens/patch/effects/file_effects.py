@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -16,12 +16,24 @@ from pathlib import Path
 from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.deeds import Deeds
+from tracelens.patch.effects.file_holders import FileHolders, NamedHolders
+from tracelens.patch.effects.file_text import FileText
+from tracelens.patch.effects.judged_by_file import FileJudge
+from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import TooLarge
 from tracelens.patch.effects.movable import Answer, Question, judge
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import READS, UNKNOWN, WRITES, Callbacks, Effect, Module, Name
 from tracelens.patch.effects.ordinary import hides, unusual
-from tracelens.patch.effects.places import Span, function_of, functions_around, functions_with_loops, loop_at, nodes_in
+from tracelens.patch.effects.places import (
+    Loop,
+    Span,
+    function_of,
+    functions_around,
+    functions_with_loops,
+    loop_at,
+    nodes_in,
+)
 from tracelens.patch.effects.project import Project, ProjectFile
 from tracelens.patch.effects.reached import Reached, filled_in_place
 from tracelens.patch.effects.reasons import Reason, not_known
@@ -82,10 +94,32 @@ class FileEffects:
             raise ValueError(f"no loop starts at {question.path}:{question.line}")
         analysis = self._together or self._analysed_alone(file.tree, loop)
         if analysis is None:
-            return _unknown(say("the project is too large to be followed"), question)
+            seen = tuple(sorted(self._seen_in_file(file, loop, question), key=lambda one: one.order))
+            answer = _unknown(say("the project is too large to be followed"), question)
+            return replace(answer, tier="refused", reasons=seen) if seen else answer
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
+
+    def holders(self, line: int) -> NamedHolders | None:
+        """What of the names of the loop that starts there the text of the file tells, where no more is known."""
+        file = self.project.file(self.path)
+        loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
+        return None if loop is None else NamedHolders(self._holders, function_of(self._holders.text.tree, loop))
+
+    def _seen_in_file(self, file: ProjectFile, loop: Loop, question: Question) -> Iterator[Reason]:
+        """The obstacles that the file itself shows, where its project is too large to be followed."""
+        later = [node for span in question.later for node in nodes_in(loop, span)]
+        kept = question.kept if question.kept is not None else evaluated_in_place(later)
+        drained = tuple(span for path, span in question.drained if path == question.path)
+        yield from FileJudge(self._holders, loop, question.later, kept, drained, file.shown).reasons()
+
+    @cached_property
+    def _holders(self) -> FileHolders:
+        file = self.project.file(self.path)
+        assert file is not None
+        assert file.tree is not None
+        return FileHolders(FileText(file.tree, partial(self._is_own, self.path)))
 
     def changes_nothing(self, span: Span) -> bool:
         """Whether what stands there leaves everything as it was, for certain: tensors, objects, variables of others."""
