@@ -217,23 +217,22 @@ class FileJudge:
         found = [place for place, _ in self.text.mentions(atom, self.code)]
         found += [place for one in functions for place in self._outer(one)]
         for place in dict.fromkeys(found):
-            if place.name not in SETTINGS and self._may_be_changed(place):
-                told = {"who": f"`{_shown(atom)}`", "name": f"`{self._met[place].shown}`"}
+            met = self._met(place) if place.name not in SETTINGS else ""
+            if met:
+                told = {"who": f"`{_shown(atom)}`", "name": f"`{met}`"}
                 yield self._reason("object", say("{who} looks at {name}", **told), atom)
                 return
 
-    @cached_property
-    def _met(self) -> dict[Place, Place]:
-        """By variable that was asked about, the first of its objects that the statements change."""
-        return {}
-
-    def _may_be_changed(self, place: Place) -> bool:
-        wholes = {one.whole: one for one in self._changed}
-        for one in self.holders.reach([place]) if self._changed else ():
-            if one in self._changed or one.whole in self._changed or (not one.attribute and one in wholes):
-                self._met[place] = one
-                return True
-        return False
+    def _met(self, place: Place) -> str:
+        """Which object that the statements change a variable may stand for or hold; empty where it is none."""
+        found = self.holders.reach([place]) if self._changed else frozenset()
+        wholes = {one.whole for one in self._changed}
+        met = [
+            one.shown
+            for one in found
+            if one in self._changed or one.whole in self._changed or (not one.attribute and one in wholes)
+        ]
+        return min(met, default="")  # the same one in each process
 
     def _stored(self, nodes: Iterable[ast.AST], functions: Iterable[FunctionNode]) -> frozenset[Place]:
         """The attributes and variables of others that pieces of the loop, or functions behind them, store."""
