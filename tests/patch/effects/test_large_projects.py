@@ -122,7 +122,9 @@ def test_a_project_that_is_too_large_is_not_begun_again(tmp_path: Path, monkeypa
     for number in range(5):
         text = f"{TRAIN}\nx = {number}\n"
         assert file_effects(tmp_path, path, path, text).reached(7) is None
-    assert len(begun) == 1, "what is started is too large, whichever loop is asked about"
+    assert len(begun) == 2, (
+        "once as usual, once with fewer objects told apart: what is started is too large, whichever loop is asked about"
+    )
 
 
 def test_a_loop_of_a_large_file_is_asked_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +143,7 @@ def test_a_loop_of_a_large_file_is_asked_alone(tmp_path: Path, monkeypatch: pyte
     path.write_text(small + large)
     effects = file_effects(tmp_path, path, path, small + large)
     assert (effects.reached(2) is not None, effects.reached(5) is None) == (True, True)
-    assert len(begun) == 3
+    assert len(begun) == 5, "the loop that is too large is asked again with fewer objects told apart"
 
 
 ATTRIBUTES = """
@@ -329,3 +331,36 @@ def test_a_class_whose_name_comes_to_mean_what_is_made_of_it() -> None:
     )
     case = Case("STEP\nmeter.update(loss.item())  # later", code, "meter = Meter()")
     assert asked(one_file(case, SURROUNDINGS["function"])).tier == "safe"
+
+
+WORKERS = """import argparse
+import torch
+import torch.multiprocessing as mp
+import torchvision.models as models
+
+def worker(gpu, world, args):
+    args.gpu = gpu
+    model = models.__dict__[args.arch]()
+    if args.arch.startswith("vgg"):
+        model.features = torch.nn.DataParallel(model.features)
+    model = model.cuda(args.gpu)
+    for x, y in torch.utils.data.DataLoader(args.data):
+        print(model(x.cuda(args.gpu)).sum().item())
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--arch")
+    args = parser.parse_args()
+    world = torch.cuda.device_count()
+    mp.spawn(worker, nprocs=world, args=(world, args))
+"""
+
+
+def test_a_spawned_function_gets_each_argument_where_it_belongs() -> None:
+    path = Path("/project/main.py")
+    effects = FileEffects(Project(path.parent, {path: WORKERS}), path, path)
+    reached = effects.reached(1 + WORKERS[: WORKERS.index("    for x, y")].count("\n"))
+    assert reached is not None
+    (unit,) = reached.units
+    held = {name: len(reached.memory.content(unit, name)) for name in ("gpu", "world", "args")}
+    assert held == {"gpu": 1, "world": 1, "args": 1}, "the settings are handed to none but `args`"

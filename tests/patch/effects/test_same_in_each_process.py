@@ -68,6 +68,7 @@ print(json.dumps(answers(Path(sys.argv[1]))))
 def answers(path: Path) -> Any:
     """What one process says of the project, and what it did to get there."""
     from tracelens.patch.effects.file_effects import FileEffects
+    from tracelens.patch.effects.memory import all_limits
     from tracelens.patch.effects.movable import Question
     from tracelens.patch.effects.places import Span
     from tracelens.patch.effects.project import Project
@@ -76,7 +77,7 @@ def answers(path: Path) -> Any:
     at = 1 + next(number for number, line in enumerate(text.splitlines()) if "total += " in line)
     effects = FileEffects(Project(path.parent), path, path)
     answer = effects.answer(Question(path, at - 4, (Span(at, 8, at, 28),)))
-    together = effects._together
+    together = effects._together(all_limits()[0])
     assert together is not None
     memory, reached = together.memory, effects.reached(at - 4)
     assert reached is not None

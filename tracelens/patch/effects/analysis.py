@@ -16,7 +16,7 @@ from tracelens.messages import say
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.library import Library
-from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Memory, Objects, TooLarge, Unit
+from tracelens.patch.effects.memory import ELSEWHERE, PLAIN, Limits, Memory, Objects, TooLarge, Unit
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     SHOWS,
@@ -82,17 +82,19 @@ def _places_of(durations: Iterable[Duration]) -> frozenset[ast.AST]:
     return frozenset(place for one in durations for place in (one.first, one.last))
 
 
-def analyse(project: Project, started: Sequence[Path], asked: Sequence[FunctionNode]) -> Analysis:
+def analyse(
+    project: Project, started: Sequence[Path], asked: Sequence[FunctionNode], limits: Limits | None = None
+) -> Analysis:
     """Run all that can run. `asked`: functions, the outer ones first, that must be among it; raises `TooLarge`."""
-    runner = _Runner(project)
+    runner = _Runner(project, limits)
     runner.run(started, asked)
     return Analysis(project, runner.memory, runner.dispatch)
 
 
 class _Runner:
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, limits: Limits | None = None) -> None:
         self.project = project
-        self.memory = Memory()
+        self.memory = Memory(limits)
         self.dispatch = Dispatch(self.memory)
         self.library = Library(self.memory, self.dispatch)
         self.dispatch.libraries = self.library

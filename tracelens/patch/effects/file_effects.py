@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -16,12 +16,24 @@ from pathlib import Path
 from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.deeds import Deeds
-from tracelens.patch.effects.memory import TooLarge
+from tracelens.patch.effects.file_holders import FileHolders, NamedHolders
+from tracelens.patch.effects.file_text import FileText
+from tracelens.patch.effects.judged_by_file import FileJudge
+from tracelens.patch.effects.kept import evaluated_in_place
+from tracelens.patch.effects.memory import Limits, TooLarge, all_limits
 from tracelens.patch.effects.movable import Answer, Question, judge
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import READS, UNKNOWN, WRITES, Callbacks, Effect, Module, Name
 from tracelens.patch.effects.ordinary import hides, unusual
-from tracelens.patch.effects.places import Span, function_of, functions_around, functions_with_loops, loop_at, nodes_in
+from tracelens.patch.effects.places import (
+    Loop,
+    Span,
+    function_of,
+    functions_around,
+    functions_with_loops,
+    loop_at,
+    nodes_in,
+)
 from tracelens.patch.effects.project import Project, ProjectFile
 from tracelens.patch.effects.reached import Reached, filled_in_place
 from tracelens.patch.effects.reasons import Reason, not_known
@@ -42,15 +54,16 @@ class _Attempts:
     """Which analyses of a file, with the rest of its project as it is, were too large. A patch asks about several texts
     of one file that differ in a few lines: what is too large for one of them is so for the others."""
 
-    failed: set[str] = field(default_factory=set)
-    worked: set[str] = field(default_factory=set)
-    hopeless: bool = False
-    """What runs anyway is too large, whichever functions are asked about."""
+    failed: set[tuple[Limits, str]] = field(default_factory=set)
+    worked: set[tuple[Limits, str]] = field(default_factory=set)
+    hopeless: set[Limits] = field(default_factory=set)
+    """By which what runs anyway is too large, whichever functions are asked about."""
 
-    def is_worth(self, name: str) -> bool:
-        if name in self.worked or self.hopeless:
-            return name in self.worked
-        return name not in self.failed and len(self.failed) < MAX_FAILURES
+    def is_worth(self, limits: Limits, name: str) -> bool:
+        if (limits, name) in self.worked or limits in self.hopeless:
+            return (limits, name) in self.worked
+        known = [one for one in self.failed if one[0] == limits]
+        return (limits, name) not in self.failed and len(known) < MAX_FAILURES
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +74,8 @@ class FileEffects:
     path: Path
     started: Path | None
     _attempts: _Attempts = field(default_factory=_Attempts)
-    _alone: dict[ast.AST, Analysis | None] = field(default_factory=dict)
-    """By function, where the file is too large for all of them together."""
+    _analyses: dict[tuple[Limits, str], Analysis | None] = field(default_factory=dict)
+    """By the functions that are asked about: all of the file, or one where it is too large for all of them."""
     _places: dict[ProjectFile, tuple[int, str] | None] = field(default_factory=dict)
     _answers: dict[Question, Answer] = field(default_factory=dict)
     """A plan is judged when it is made and when it is written."""
@@ -80,12 +93,37 @@ class FileEffects:
         loop = loop_at(file.tree, question.line, question.column)
         if loop is None:
             raise ValueError(f"no loop starts at {question.path}:{question.line}")
-        analysis = self._together or self._analysed_alone(file.tree, loop)
+        analysis = self._analysis(file.tree, loop)
         if analysis is None:
-            return _unknown(say("the project is too large to be followed"), question)
+            seen = tuple(sorted(self._seen_in_file(file, loop, question), key=lambda one: one.order))
+            answer = _unknown(say("the project is too large to be followed"), question)
+            return replace(answer, tier="refused", reasons=seen) if seen else answer
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
+        if analysis.memory.limits.coarse:
+            many = say("the project is so large that many of its objects are not told apart")
+            hidden = (*hidden, not_known(many, file.shown, question.line), *self._seen_in_file(file, loop, question))
         answer = _with(judge(analysis, question, self.started or self.path), hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
+
+    def holders(self, line: int) -> NamedHolders | None:
+        """What of the names of the loop that starts there the text of the file tells, where no more is known."""
+        file = self.project.file(self.path)
+        loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
+        return None if loop is None else NamedHolders(self._holders, function_of(self._holders.text.tree, loop))
+
+    def _seen_in_file(self, file: ProjectFile, loop: Loop, question: Question) -> Iterator[Reason]:
+        """The obstacles that the file itself shows, where its project is too large to be followed."""
+        later = [node for span in question.later for node in nodes_in(loop, span)]
+        kept = question.kept if question.kept is not None else evaluated_in_place(later)
+        drained = tuple(span for path, span in question.drained if path == question.path)
+        yield from FileJudge(self._holders, loop, question.later, kept, drained, file.shown).reasons()
+
+    @cached_property
+    def _holders(self) -> FileHolders:
+        file = self.project.file(self.path)
+        assert file is not None
+        assert file.tree is not None
+        return FileHolders(FileText(file.tree, partial(self._is_own, self.path)))
 
     def changes_nothing(self, span: Span) -> bool:
         """Whether what stands there leaves everything as it was, for certain: tensors, objects, variables of others."""
@@ -94,7 +132,7 @@ class FileEffects:
         node = next(nodes_in(tree, span), None) if tree is not None else None
         if tree is None or node is None or any(map(filled_in_place, ast.walk(node))):
             return False
-        analysis = self._together or self._analysed_alone(tree, node)
+        analysis = self._analysis(tree, node)
         if analysis is None:
             return False
         asked = (Deeds(analysis.memory, unit, ()) for unit in units_of(analysis, tree, node))
@@ -107,13 +145,14 @@ class FileEffects:
         loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
         if loop is None or file is None or file.tree is None:
             return None
-        analysis = self._together or self._analysed_alone(file.tree, loop)
+        analysis = self._analysis(file.tree, loop)
         return Reached(analysis, units_of(analysis, file.tree, loop), loop) if analysis is not None else None
 
     @cached_property
     def replaced(self) -> str:
         """Which function of torch that patches rely on the project replaces, as a clause; empty where it does not."""
-        memory = self._together.memory if self._together is not None else None
+        known = next(filter(None, map(self._together, all_limits())), None)
+        memory = known.memory if known is not None else None
         for unit, summary in memory.summaries.items() if memory is not None else ():
             stored = (effect for _, effect in summary.effects if effect.kind == WRITES)
             for target, name in ((effect.target, effect.field) for effect in stored):
@@ -122,31 +161,42 @@ class FileEffects:
                     return say("{shown} replaces `{name}`", shown=module_of(unit).file.shown, name=full)
         return ""
 
-    @cached_property
-    def _together(self) -> Analysis | None:
+    def _analysis(self, tree: ast.AST, node: ast.AST) -> Analysis | None:
+        """The first that can be made: of all loops, of this one alone, and the same with fewer objects told apart."""
+        for limits in all_limits():
+            found = self._together(limits) or self._analysed_alone(limits, tree, node)
+            if found is not None:
+                return found
+        return None
+
+    def _together(self, limits: Limits) -> Analysis | None:
         """One analysis for every loop of the file: a function that nobody calls may be called beside any other."""
         file = self.project.file(self.path)
-        return None if file is None or file.tree is None else self._analysed("", functions_with_loops(file.tree))
+        return None if file is None or file.tree is None else self._kept("", functions_with_loops(file.tree), limits)
 
-    def _analysed_alone(self, tree: ast.AST, loop: ast.AST) -> Analysis | None:
-        code = function_of(tree, loop)
-        if code not in self._alone:
-            around = functions_around(tree, loop)
-            names = (getattr(one, "name", "") for one in around)
-            self._alone[code] = self._analysed(f"<module>.{'.'.join(names)}", around)
-        return self._alone[code]
+    def _analysed_alone(self, limits: Limits, tree: ast.AST, loop: ast.AST) -> Analysis | None:
+        around = functions_around(tree, loop)
+        names = (getattr(one, "name", "") for one in around)
+        return self._kept(f"<module>.{'.'.join(names)}", around, limits)
 
-    def _analysed(self, name: str, functions: Sequence[FunctionNode]) -> Analysis | None:
-        if not self._attempts.is_worth(name):
+    def _kept(self, name: str, functions: Sequence[FunctionNode], limits: Limits) -> Analysis | None:
+        if (limits, name) not in self._analyses:
+            self._analyses[limits, name] = self._analysed(name, functions, limits)
+        return self._analyses[limits, name]
+
+    def _analysed(self, name: str, functions: Sequence[FunctionNode], limits: Limits) -> Analysis | None:
+        if not self._attempts.is_worth(limits, name):
             return None
         started = [self.started] if self.started is not None else []
+        files = [*started, self.path, *self._importers[:MAX_IMPORTERS]]
         try:
-            found = analyse(self.project, [*started, self.path, *self._importers[:MAX_IMPORTERS]], functions)
+            found = analyse(self.project, files, functions, limits)
         except (TooLarge, RecursionError) as error:
-            self._attempts.hopeless |= isinstance(error, TooLarge) and error.by_itself
-            self._attempts.failed.add(name)
+            if isinstance(error, TooLarge) and error.by_itself:
+                self._attempts.hopeless.add(limits)
+            self._attempts.failed.add((limits, name))
             return None
-        self._attempts.worked.add(name)
+        self._attempts.worked.add((limits, name))
         return found
 
     def _unusual(self, analysis: Analysis) -> tuple[Reason, ...]:
@@ -239,7 +289,8 @@ def _unknown(text: str, question: Question) -> Answer:
 
 
 def _with(answer: Answer, more: tuple[Reason, ...]) -> Answer:
-    """The answer with further things that are not known."""
+    """The answer with further things that are not known, or that the file shows."""
     if not more:
         return answer
-    return replace(answer, tier="checked" if answer.tier == "safe" else answer.tier, reasons=(*answer.reasons, *more))
+    known = any(one.known for one in (*answer.reasons, *more))
+    return replace(answer, tier="refused" if known else "checked", reasons=(*answer.reasons, *more))

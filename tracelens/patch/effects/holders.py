@@ -32,8 +32,6 @@ SETTINGS = "settings"
 MODULES = "<modules>"
 """The maker of torch's lists of modules. Those that one class makes are one object: its `forward` goes through them
 all, and what they are told apart by is their weights, which are one object anyway."""
-MAX_BEHIND = 64
-"""Objects behind one; where there are more it may be anything that unknown code has."""
 
 
 def is_holder(one: Object) -> bool:
@@ -77,7 +75,7 @@ def behind(owner: Object, memory: Memory, unit: Unit) -> Objects:
     if made_by_torch is not None:
         return memory.found(made_by_torch, _search_children, unit)
     found = memory.found(owner, _search, unit)
-    if len(found) > MAX_BEHIND:
+    if len(found) > memory.limits.held:  # it may be anything that unknown code has
         memory.write(SHARED, ANY_KEY, found)
         return frozenset({MANY})
     return found
@@ -87,13 +85,14 @@ def _search(owner: Object, fields: SeenFields) -> Objects:
     """All that is behind an object; where that is too much, the holders and parts on the way as well."""
     out: dict[Object, None] = {}
     waiting = list(_inside(owner, fields))
-    while waiting and len(out) <= MAX_BEHIND:
+    most = fields.memory.limits.held
+    while waiting and len(out) <= most:
         one = waiting.pop()
         if one in out or one is owner or one is DATA or isinstance(one, Plain):
             continue
         out[one] = None
         waiting += _inside(one, fields)
-    if len(out) > MAX_BEHIND:
+    if len(out) > most:
         return frozenset(out)
     return frozenset(one for one in out if not is_holder(one) and not is_part(one))
 

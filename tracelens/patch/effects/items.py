@@ -108,7 +108,7 @@ class Items(Attributes):
                 out = self._of_things(owner, key, here)
             case Unknown():
                 self.memory.effect(here.unit, here.node, Effect(READS, SHARED, _field(key)))
-                out = self.memory.read(SHARED, _field(key), here.unit) | {owner}
+                out = self.memory.shared(_field(key), here.unit) | {owner}
             case Class():  # a member of an enumeration, or a generic class
                 out = self.memory.read(owner, MEMBERS, here.unit) | {owner}
             case Plain():

@@ -48,14 +48,20 @@ PART = "[:]"
 SHARED = Unknown(say("something that is not known"))
 """Its fields hold all that was handed to unknown code, and what was stored in unknown objects."""
 MANY = Unknown(say("one of very many things"))
-"""In place of all that a field can hold, where that is more than `MAX_HELD`."""
-MAX_HELD = 64
+"""In place of all that a field can hold, where that is more than `Limits.held`."""
 MAX_CALLS = 80_000
 """Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
 files with fifty networks has twelve thousand."""
-MAX_EFFECTS = 600_000
+MAX_EFFECTS = 100_000
 """Effects that are entered, the same ones again included: where names stand for many things, each call has many. They
-take some eight seconds; of seven public projects the largest one that has an answer enters a sixth of them."""
+take some three seconds; of seven public projects the largest one that has an answer enters as many."""
+MAX_HELD = 64
+COARSE_EFFECTS = 300_000
+COARSE_HELD = 6
+"""For what is too large otherwise. Objects that a name cannot be told to stand for spread from call to call, until each
+name stands for dozens: then one object in place of them all says the same, and is looked at once."""
+
+
 PLAIN = Plain()
 SLICE = Slice()
 DATA = Thing("data", None, None)
@@ -86,6 +92,24 @@ _FIRST_OWN = len([numbered(one, number) for number, one in enumerate(_OF_ALL)])
 """The number of the first object that an analysis makes itself."""
 MAX_TENSORS = 6
 _Made = TypeVar("_Made", bound=Object)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one analysis: the objects that a field tells apart, the effects that are entered."""
+
+    held: int
+    effects: int
+
+    @property
+    def coarse(self) -> bool:
+        """Whether names of few things already stand for anything: what is found then is no proof."""
+        return self.held < MAX_HELD
+
+
+def all_limits() -> tuple[Limits, ...]:
+    """The limits that are tried, one after the other."""
+    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 3 * MAX_EFFECTS))
 
 
 class TooLarge(Exception):
@@ -143,7 +167,8 @@ Search = Callable[[Object, SeenFields], Objects]
 class Memory:
     """The fields of all objects, the summaries of all units, and the units that are to be looked at (again)."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or all_limits()[0]
         self.fields: dict[Object, dict[str, set[Object]]] = {}
         self.summaries: dict[Unit, UnitSummary] = {}
         self.waiting: dict[Unit, None] = {}
@@ -160,7 +185,7 @@ class Memory:
         self._scopes: dict[Code, Scope] = {}
         self.changes = 0
         self._calls_left = MAX_CALLS
-        self.effects_left = MAX_EFFECTS
+        self.effects_left = self.limits.effects
         self.changed_bases = 0
         self.orders: dict[Object, tuple[int, tuple[Object, ...]]] = {}
         """The order of each class's bases, with the number of changes to bases at which it was worked out."""
@@ -188,6 +213,12 @@ class Memory:
         """What a field can hold; the unit is looked at again when it can hold more."""
         self._readers.setdefault((owner, name), set()).add(unit)
         return self.content(owner, name)
+
+    def shared(self, name: str, unit: Unit) -> Objects:
+        """What unknown code may have under a name: one object in place of very many, as in every other field."""
+        held = self.read(SHARED, name, unit)
+        few = len(held) <= MAX_HELD or not _are_many(held, MAX_HELD)
+        return held if few else frozenset({MANY, *filter(_is_time, held)})
 
     def content(self, owner: Object, name: str) -> Objects:
         """What a field holds by now."""
@@ -222,7 +253,7 @@ class Memory:
         held = fields[name]
         size, had_any_data = len(held), ANY_DATA in held
         if MANY in held and owner is not SHARED:
-            held.update(filter(_is_time, objects) if size < MAX_HELD else ())
+            held.update(filter(_is_time, objects) if size < self.limits.held else ())
             if len(held) != size:
                 self._grown(owner, name)
             self.write(SHARED, ANY_KEY, objects)
@@ -233,7 +264,7 @@ class Memory:
             if len(tensors) > MAX_TENSORS:
                 held.difference_update(tensors)
                 held.add(ANY_DATA)
-        if len(held) > MAX_HELD and owner is not SHARED and not isinstance(owner, Callbacks) and _are_many(held):
+        if self._are_too_many(owner, held):
             everything = tuple(held)
             self._contents.pop((owner, name), None)
             held.clear()
@@ -241,6 +272,11 @@ class Memory:
             self.write(SHARED, ANY_KEY, (one for one in everything if not isinstance(one, (Plain, Unknown))))
         if len(held) != size or (ANY_DATA in held and not had_any_data):
             self._grown(owner, name)
+
+    def _are_too_many(self, owner: Object, held: set[Object]) -> bool:
+        most = self.limits.held
+        told_apart = owner is SHARED or isinstance(owner, Callbacks)
+        return len(held) > most and not told_apart and _are_many(held, most)
 
     def _grown(self, owner: Object, name: str) -> None:
         self.changes += 1
@@ -333,9 +369,9 @@ class Memory:
                 waiting += new
 
 
-def _are_many(held: set[Object]) -> bool:
+def _are_many(held: Iterable[Object], most: int) -> bool:
     """Whether there are too many objects beside those of which each class of the project has one."""
-    return sum(not isinstance(getattr(one, "site", None), Class) for one in held) > MAX_HELD
+    return sum(not isinstance(getattr(one, "site", None), Class) for one in held) > most
 
 
 def _is_time(one: Object) -> bool:

@@ -109,10 +109,11 @@ class Reached:
         return self._nodes.get(self.loop, NOTHING)
 
     def holding(self, keys: Iterable[str]) -> frozenset[str]:
-        """The names, and those of all that their objects hold."""
-        objects = [one for key in keys for one in self._objects.get(key, ())]
+        """The names, and those of all that their objects hold; for what comes out of a file see `other_names`."""
+        objects = {one for key in keys for one in self._objects.get(key, ())}
         reached = self.memory.reach(objects, through_unknown=False)
-        return frozenset(keys).union(*(self._names.get(one, ()) for one in reached))
+        told = (one for one in reached if not is_loaded(one) or objects == {one})
+        return frozenset(keys).union(*(self._names.get(one, ()) for one in told))
 
     def aliases(self, keys: Iterable[str], certain: bool = False) -> frozenset[str]:
         """The names, and those of all that is, or holds, one of their objects.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tracelens.messages import say
-from tracelens.patch.effects import classes, from_outside, partials, settings
+from tracelens.patch.effects import classes, from_outside, partials, settings, spawned
 from tracelens.patch.effects.attributes import FIELD, FLUSHED, GETTER
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.dispatch import HELD, Arguments, Here
@@ -365,6 +365,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "itertools.tee": _tee,
     **settings.CALLS,
     **from_outside.CALLS,
+    **spawned.CALLS,
     **dict.fromkeys(("<module>.register_buffer", "<module>.register_parameter"), _register),
 }
 

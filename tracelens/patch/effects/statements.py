@@ -87,11 +87,13 @@ class Statements(Expressions):
                 self.memory.summary(self.unit).doubtful.add(node)  # adding numbers calls nothing
             likely = {(node, one) for one in changed if not _is_told_apart(one)}
             self.memory.summary(self.unit).may_change |= likely
+        lists = any(isinstance(one, Container) for one in changed)
+        added = self.dispatch.passes(given, here) if lists else NONE
         for one in changed:
             for name in (ANY_KEY, STATE):
                 self.memory.effect(self.unit, node, Effect(WRITES, one, name))
             if isinstance(one, Container):
-                self.memory.write(one, ANY_KEY, self.dispatch.passes(given, here))
+                self.memory.write(one, ANY_KEY, added)
         names = {"Add": "__iadd__", "Sub": "__isub__", "Mult": "__imul__", "Div": "__itruediv__"}
         own = self.dispatch.special(before, (names.get(type(node.op).__name__, "__iadd__"),), Arguments((given,)), here)
         self.assign(node.target, own | changed | self.operation(before, type(node.op), given, node))

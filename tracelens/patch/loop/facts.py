@@ -29,6 +29,7 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.file_holders import NamedHolders
 from tracelens.patch.effects.kind import NUMBER, UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
 from tracelens.patch.effects.words import words
@@ -44,7 +45,7 @@ from tracelens.patch.loop.loops import (
     own_nodes,
     scope_of,
 )
-from tracelens.patch.loop.mentions import Mentions
+from tracelens.patch.loop.mentions import Mentions, filled
 from tracelens.patch.loop.sites import read_of
 
 PURE_BUILTINS = words(
@@ -57,7 +58,6 @@ PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "jso
 _IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
 _MOMENTS = (".now", ".utcnow", ".today")
 _TENSOR_METHODS = words("backward detach item cpu to cuda requires_grad_ grad_fn mean sum")
-_FILLS = words("copyto put place putmask fill_diagonal shuffle heappush heappop heapify insort")
 _HOST_CALLS = words("len int float str range")
 _ON_NUMBERS = words("round max min abs")  # of tensors they make tensors
 
@@ -107,7 +107,7 @@ class LoopFacts:
         """The same without what the loop goes through, and without what its iterator changes."""
         out: set[str] = set()
         for leaf in self.leaves:
-            out |= written(leaf, self.names) | _filled(leaf)
+            out |= written(leaf, self.names) | filled(leaf)
             for node in _head(leaf):
                 if isinstance(node, cst.Call):
                     out |= self._reached_by(node)
@@ -120,7 +120,7 @@ class LoopFacts:
         out: set[str] = set()
         for leaf in self.leaves:
             out |= {root for t in targets(leaf) if not isinstance(t, cst.Name) and (root := root_key(t)) is not None}
-            out |= _filled(leaf)
+            out |= filled(leaf)
             if isinstance(leaf, cst.Expr) and isinstance(leaf.value, cst.Call):
                 out |= written(leaf, self.names)
             elif isinstance(leaf, cst.AugAssign) and isinstance(leaf.value, (cst.List, cst.ListComp, cst.Dict)):
@@ -204,16 +204,16 @@ class LoopFacts:
 
     def held_by(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects with all that they hold: the optimizer of a scheduler."""
-        return self.reached.holding(objects) if self.reached is not None else objects
+        return self._holders.holding(objects) if self._holders is not None else objects
 
     def aliases(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects with all that hold one of them: `progress = Progress([losses, top1])`."""
         certain = self.doubts is not None  # what is only likely is asked of the effects
-        return self.reached.aliases(objects, certain) if self.reached is not None else objects
+        return self._holders.aliases(objects, certain) if self._holders is not None else objects
 
     def other_names(self, objects: frozenset[str]) -> frozenset[str]:
         """The objects under all names that may stand for one of them."""
-        return self.reached.other_names(objects) if self.reached is not None else objects
+        return self._holders.other_names(objects) if self._holders is not None else objects
 
     def kept_by(self, statement: cst.CSTNode) -> frozenset[str]:
         """The object that `losses += [loss]` changes: the name stands for the same one as before."""
@@ -290,6 +290,11 @@ class LoopFacts:
     @cached_property
     def reached(self) -> Reached | None:
         return self.source.effects.reached(self.source.line(self.loop))
+
+    @cached_property
+    def _holders(self) -> Reached | NamedHolders | None:
+        """Who holds whom; by the text of the file, where the project is too large to be followed."""
+        return self.reached or self.source.effects.holders(self.source.line(self.loop))
 
     def _counters(self) -> Iterator[str]:
         for loop in (self.loop, *own_nodes(self.loop.body)):
@@ -379,19 +384,6 @@ def is_pure(full: str) -> bool:
     return full in PURE_BUILTINS or (
         full.startswith(PURE_MODULES) and not full.startswith(_IMPURE) and not full.endswith(_MOMENTS)
     )
-
-
-def _filled(leaf: cst.CSTNode) -> frozenset[str]:
-    """What a library's function fills that is handed it: `np.copyto(buffer, x)`, `np.add(a, b, out=buffer)`."""
-    roots: set[str | None] = set()
-    for node in walk(leaf) if isinstance(leaf, cst.BaseSmallStatement) else ():
-        if isinstance(node, cst.Call):
-            last = dotted(node.func).rpartition(".")[2]
-            given = (
-                node.args[:1] if last in _FILLS else [a for a in node.args if a.keyword and a.keyword.value == "out"]
-            )
-            roots |= {root_key(argument.value) for argument in given}
-    return frozenset(root for root in roots if root is not None)
 
 
 def _block(node: cst.CSTNode | None) -> tuple[cst.CSTNode, ...]:

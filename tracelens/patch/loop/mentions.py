@@ -14,10 +14,25 @@ from functools import cached_property
 
 import libcst as cst
 
-from tracelens.patch.code.names import WHOLE_SELF, FileNames, key, rebound, targets, touched, variables, walk, written
+from tracelens.patch.code.names import (
+    WHOLE_SELF,
+    FileNames,
+    dotted,
+    key,
+    rebound,
+    root_key,
+    targets,
+    touched,
+    variables,
+    walk,
+    written,
+)
 from tracelens.patch.code.outside import BESIDES
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop.identity_tests import asked_only
 from tracelens.patch.loop.sites import reads_in
+
+_FILLS = words("copyto put place putmask fill_diagonal shuffle heappush heappop heapify insort")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +110,16 @@ def _on_the_way(node: cst.BaseExpression) -> Iterator[str]:
         if isinstance(node, cst.Attribute):
             yield node.attr.value
         node = node.func if isinstance(node, cst.Call) else node.value
+
+
+def filled(leaf: cst.CSTNode) -> frozenset[str]:
+    """What a library's function fills that is handed it: `np.copyto(buffer, x)`, `np.add(a, b, out=buffer)`."""
+    roots: set[str | None] = set()
+    for node in walk(leaf) if isinstance(leaf, cst.BaseSmallStatement) else ():
+        if isinstance(node, cst.Call):
+            last = dotted(node.func).rpartition(".")[2]
+            given = (
+                node.args[:1] if last in _FILLS else [a for a in node.args if a.keyword and a.keyword.value == "out"]
+            )
+            roots |= {root_key(argument.value) for argument in given}
+    return frozenset(root for root in roots if root is not None)

@@ -1,0 +1,200 @@
+"""Which variables of one file may hold the same object, told by its text alone: `progress = Progress([losses, top1])`.
+
+In: a `FileText`. Out: what can be reached from a variable. A step from one to another is an assignment, an argument, a
+result; each is written down once, so that the number of steps is that of the lines.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tracelens.patch.effects.file_text import SELF, FileText, Place
+from tracelens.patch.effects.scopes import COMPREHENSIONS, nodes_of, parameters
+from tracelens.patch.effects.words import words
+
+_RESULT = "<result>"
+SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
+"""Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
+PLAIN = words(
+    "item tolist size numel dim format len int float bool str repr range round sum abs isinstance hasattr id type"
+    " strip split lower upper startswith endswith join keys strftime time perf_counter is_available device_count"
+)
+"""Functions and methods whose results hold nothing."""
+
+
+class FileHolders:
+    """The steps of a whole file."""
+
+    def __init__(self, text: FileText) -> None:
+        self.text = text
+
+    def reach(self, roots: Iterable[Place], without: frozenset[Place] = frozenset()) -> frozenset[Place]:
+        """The variables, and those whose objects they may be, be parts of, or hold.
+
+        `without`: what an object was given by a method of it, as a meter its numbers, counts for nothing there.
+        """
+        seen = set(roots)
+        waiting = list(seen)
+        while waiting:
+            current = waiting.pop()
+            steps = set(self._parts.get(current, ()))
+            for one in {current, current.whole}:  # an attribute may be any part of what its object holds
+                steps |= self._steps.get(one, set())
+                steps |= self._given.get(one, set()) - without
+            steps = {one for one in steps - seen if one.name not in SETTINGS}
+            seen |= steps
+            waiting += steps
+        return frozenset(seen)
+
+    @property
+    def known(self) -> Iterator[Place]:
+        """The variables that hold something."""
+        return iter(dict.fromkeys((*self._steps, *self._given)))
+
+    @cached_property
+    def _parts(self) -> dict[Place, set[Place]]:
+        """By variable, its attributes that hold something."""
+        out: dict[Place, set[Place]] = {}
+        for one in (*self._steps, *self._given):
+            if one.attribute:
+                out.setdefault(one.whole, set()).add(one)
+        return out
+
+    @cached_property
+    def _steps(self) -> dict[Place, set[Place]]:
+        out: dict[Place, set[Place]] = {}
+        for code in self._codes:
+            for node in nodes_of(code):  # type: ignore[arg-type]  # all that `around` has are pieces of code
+                for target, values in self._bound(node, code):
+                    out.setdefault(target, set()).update(one for one in values if one != target)
+        return out
+
+    @cached_property
+    def _given(self) -> dict[Place, set[Place]]:
+        """By variable, what its methods are handed."""
+        out: dict[Place, set[Place]] = {}
+        for code in self._codes:
+            for node in nodes_of(code):  # type: ignore[arg-type]
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _name(node) not in PLAIN:
+                    target = self.text.place(node.func.value, code)
+                    handed = {one for part in _arguments(node) for one in self.held(part, code)}
+                    if target is not None and handed:
+                        out.setdefault(target, set()).update(handed - {target})
+        return out
+
+    @cached_property
+    def _codes(self) -> tuple[ast.AST, ...]:
+        return tuple(self.text.around)
+
+    def _bound(self, node: ast.AST, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
+        """The variables that a node gives something, with what."""
+        if isinstance(node, ast.Assign):
+            yield from ((one, self.held(node.value, code)) for aim in node.targets for one in self._aims(aim, code))
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
+            yield from ((one, self.held(node.value, code)) for one in self._aims(node.target, code))
+        elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            yield from ((one, self.held(node.iter, code)) for one in self._aims(node.target, code))
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            yield from ((one, self.held(node.context_expr, code)) for one in self._aims(node.optional_vars, code))
+        elif isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
+            yield Place(code, _RESULT), self.held(node.value, code)
+        elif isinstance(node, ast.Call):
+            yield from self._handed(node, code)
+
+    def _aims(self, aim: ast.expr, code: ast.AST) -> Iterator[Place]:
+        if isinstance(aim, (ast.Tuple, ast.List)):
+            for element in aim.elts:
+                yield from self._aims(element, code)
+            return
+        found = self.text.place(aim, code)
+        if found is not None:
+            yield found
+
+    def _handed(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
+        """The parameters of functions of the file that a call fills."""
+        for function in self.text.called(node.func):
+            names = parameters(function)
+            names = names[1:] if names[:1] and names[0] in SELF else names
+            for number, argument in enumerate(node.args):
+                values = self.held(argument, code)
+                aims = names if isinstance(argument, ast.Starred) else names[number : number + 1] or names[-1:]
+                yield from ((Place(function, one), values) for one in aims)
+            for word in node.keywords:
+                aims = [word.arg] if word.arg in names else names[-1:] if word.arg else names
+                yield from ((Place(function, one), self.held(word.value, code)) for one in aims if one)
+
+    def held(self, node: ast.AST, code: ast.AST) -> frozenset[Place]:
+        """The variables whose objects a value may be or hold."""
+        return frozenset(self._held(node, code))
+
+    def _held(self, node: ast.AST, code: ast.AST) -> Iterator[Place]:
+        if isinstance(node, ast.Lambda):
+            yield from (one for one, _ in self.text.mentions(node.body, code))
+        elif isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
+            found = self.text.place(node, code)
+            if found is not None and not (found.name in SETTINGS and found.attribute):
+                yield found
+        if isinstance(node, ast.Call) and _name(node) not in PLAIN:
+            yield from (Place(function, _RESULT) for function in self.text.called(node.func))
+        for part in self._parts_of(node):
+            yield from self._held(part, code)
+
+    def _parts_of(self, node: ast.AST) -> Iterable[ast.AST]:
+        """The parts of an expression that its value may be or hold."""
+        if isinstance(node, ast.Call):
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            return () if _name(node) in PLAIN else (*_arguments(node), *owner)
+        if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
+            return self.text.calls_in(node)
+        if isinstance(node, COMPREHENSIONS):
+            return (*ast.iter_child_nodes(node), *(one.iter for one in node.generators))
+        if isinstance(node, ast.BinOp):
+            return (node.left, node.right) if isinstance(node.op, (ast.Add, ast.BitOr, ast.Mult)) else ()
+        held = isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr))
+        return ast.iter_child_nodes(node) if held else ()
+
+
+@dataclass(frozen=True)
+class NamedHolders:
+    """The same for the names of one function: variables, and attributes of the method's own object (`self.x`)."""
+
+    holders: FileHolders
+    code: ast.AST
+
+    def holding(self, keys: Iterable[str]) -> frozenset[str]:
+        """The names, and those of all that their objects may be or hold."""
+        found = self.holders.reach(map(self._place, keys))
+        return frozenset(keys) | {one.shown for one in found if self._is_named(one)}
+
+    def aliases(self, keys: Iterable[str], certain: bool = False) -> frozenset[str]:
+        """The names, and those of all that may be, or hold, one of their objects; none of it is `certain`."""
+        del certain
+        wanted = frozenset(map(self._place, keys))
+        return frozenset(keys) | {
+            one.shown for one in self.holders.known if self._is_named(one) and self.holders.reach([one]) & wanted
+        }
+
+    def other_names(self, keys: Iterable[str]) -> frozenset[str]:
+        """The same: who may hold an object and who may be it are one to the text."""
+        return self.aliases(keys)
+
+    def _place(self, key: str) -> Place:
+        name, _, attribute = key.partition(".")
+        return Place(self.holders.text.owner(name, self.code) or self.code, name, attribute)
+
+    def _is_named(self, place: Place) -> bool:
+        """Whether a variable has a name in the function; of others than its own object, without an attribute."""
+        if place.name in SELF:
+            return place.owner is self.holders.text.family(self.code) and bool(place.attribute)
+        return not place.attribute and self.holders.text.owner(place.name, self.code) is place.owner
+
+
+def _name(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(one.value for one in node.keywords)]

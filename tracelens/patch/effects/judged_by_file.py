@@ -1,0 +1,306 @@
+"""Whether statements of a loop may run later, as far as a reader of their file can tell.
+
+In: the text of a file, a loop, and a `Question` about it. Out: the obstacles that the file itself shows. It is asked
+where the project is too large to be followed: nothing is proved here, but what anybody can see is no surprise.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from tracelens.messages import say
+from tracelens.patch.effects.file_holders import PLAIN, SETTINGS, FileHolders
+from tracelens.patch.effects.file_text import SELF, Place
+from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
+from tracelens.patch.effects.places import Loop, Span, function_of, nodes_in
+from tracelens.patch.effects.reasons import CLOCKS, CODE, LINES, About, Reason, ReasonKind
+from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of, parameters
+from tracelens.patch.effects.scopes import Function as FunctionNode
+from tracelens.patch.effects.words import words
+
+_LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
+_BARS = words("set_postfix set_postfix_str set_description set_description_str")
+"""What they change is the text of a bar, which the plan itself looks after."""
+_PRINTERS = words("print pprint display")
+_LOGS = words("debug info warning warn error exception critical log msg")
+_LOGGERS = words("logger log logging _logger LOGGER LOG tqdm stdout stderr")
+_OF_LOGGERS = _LOGS | {"write", "writelines"}
+_CLOCKS = words("time perf_counter monotonic process_time now utcnow today elapsed_time")
+_CLOCK_OWNERS = words("time datetime timeit")
+_COLLECTIVES = words(
+    "all_reduce all_gather all_gather_object barrier broadcast reduce reduce_scatter gather_for_metrics"
+)
+_COMPUTING = words("max min sorted zip enumerate map filter list tuple dict set reversed all any print")
+"""Built-in functions that change nothing of what they are given."""
+
+
+class FileJudge:
+    """One question. `kept`: what is evaluated where the statements stand."""
+
+    def __init__(
+        self,
+        holders: FileHolders,
+        loop: Loop,
+        later: tuple[Span, ...],
+        kept: tuple[Span, ...],
+        drained: tuple[Span, ...],
+        shown: str,
+    ) -> None:
+        self.holders, self.text, self.loop, self.shown = holders, holders.text, loop, shown
+        self.kept, self.drained, self.later = kept, drained, later
+        self.code = function_of(self.text.tree, loop)
+        self.statements = [node for span in later for node in nodes_in(loop, span)]
+
+    def reasons(self) -> Iterator[Reason]:
+        """All obstacles that the text of the file shows."""
+        for node in (part for statement in self.statements for part in ast.walk(statement)):
+            if isinstance(node, _LEAVES):
+                yield self._reason("leaves", say("it leaves the loop, or hands control to somebody else"), node)
+        yield from self._of_the_moment()
+        behind = self._behind_moved
+        for atom in self._staying:
+            if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
+                text = say("the loop hands control to its caller, who may look at anything")
+                yield self._reason("moment", text, atom)
+            functions = self.text.behind([atom])
+            yield from self._seen_by(atom, functions)
+            if self._prints and any(map(_prints, _calls([atom, *functions]))):
+                text = say("{who} writes lines of its own", who=f"`{_shown(atom)}`")
+                yield self._reason("output", text, atom, LINES)
+            stored = self._stored([atom], functions) if behind else frozenset()
+            for place in sorted({one.shown for one in stored if any(map(one.meets, self._looked_at))}):
+                told = {"who": f"`{_shown(atom)}`", "name": f"`{place}`"}
+                yield self._reason("object", say("{who} changes {name}", **told), atom)
+
+    def _reason(self, kind: ReasonKind, text: str, node: ast.AST, about: About = CODE) -> Reason:
+        line = getattr(node, "lineno", self.loop.lineno)
+        return Reason("known", kind, about, text, self.shown, line, line)
+
+    def _of_the_moment(self) -> Iterator[Reason]:
+        """What the statements do, by functions of the file, that is bound to the moment at which they stand."""
+        functions = self._behind_moved
+        for node in [*self._moved_calls, *_calls(functions)]:
+            name, owner = _name(node.func), _owner(node.func)
+            at = node if node in self._moved_calls else self.statements[0]
+            if name in _CLOCKS and (owner in _CLOCK_OWNERS or name == "elapsed_time"):
+                yield self._reason("moment", say("it {kind}", kind=CLOCK), at, CLOCKS)
+            elif name in _COLLECTIVES and owner not in ("np", "numpy", "functools", ""):
+                yield self._reason("moment", say("it {kind}", kind=COLLECTIVE), at)
+            elif owner == "random" or (owner == "torch" and name in ("rand", "randn", "randint", "randperm")):
+                yield self._reason("moment", say("it {kind}", kind=RANDOM), at)
+
+    # ------------------------------------------------------------------------------------------- what the statements do
+
+    @cached_property
+    def _moved(self) -> tuple[ast.AST, ...]:
+        """The nodes of the statements that run later."""
+        out: list[ast.AST] = []
+        waiting = list(self.statements)
+        while waiting:
+            node = waiting.pop()
+            if not any(span.holds(node) for span in self.kept):
+                out.append(node)
+                waiting += ast.iter_child_nodes(node)
+        return tuple(out)
+
+    @cached_property
+    def _moved_calls(self) -> tuple[ast.Call, ...]:
+        return tuple(node for node in self._moved if isinstance(node, ast.Call))
+
+    @cached_property
+    def _behind_moved(self) -> tuple[FunctionNode, ...]:
+        functions = (one for call in self._moved_calls for one in self.text.called(call.func))
+        found = tuple(dict.fromkeys(functions))
+        return tuple(dict.fromkeys((*found, *self.text.behind(found))))
+
+    @cached_property
+    def _prints(self) -> bool:
+        return any(map(_prints, [*self._moved_calls, *_calls(self._behind_moved)]))
+
+    @cached_property
+    def _looked_at(self) -> frozenset[Place]:
+        """What the functions of the statements look at that is not handed to them."""
+        return frozenset(place for function in self._behind_moved for place in self._outer(function))
+
+    @cached_property
+    def _changed(self) -> frozenset[Place]:
+        """The variables whose objects the statements change, with all that those may be or hold."""
+        found = {place for node in self._moved for place in self._changed_by(node, self.code)}
+        for function in self._behind_moved:
+            own = (place for node in nodes_of(function) for place in self._changed_by(node, function))
+            found |= {place for place in own if self._is_of_others(place, function)}
+        without = frozenset(Place(self.code, name) for name in self._varying)
+        return self.holders.reach(found, without)
+
+    @cached_property
+    def _varying(self) -> frozenset[str]:
+        names = (node for node in ast.walk(self.loop) if isinstance(node, ast.Name))
+        return frozenset(one.id for one in names if isinstance(one.ctx, ast.Store))
+
+    def _changed_by(self, node: ast.AST, code: ast.AST) -> Iterator[Place]:
+        """The variables whose objects a node changes; one that gets another object is told by its name already."""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield from self._handed(node, code)
+            return
+        found = self.text.place(target, code) if (target := self._target(node)) is not None else None
+        if found is not None and (found.name not in SELF or found.attribute):
+            yield found
+
+    def _target(self, node: ast.AST) -> ast.expr | None:
+        """What a store or a method changes."""
+        if isinstance(node, (ast.Attribute, ast.Subscript)):
+            return node if isinstance(node.ctx, (ast.Store, ast.Del)) else None
+        if isinstance(node, ast.AugAssign):
+            return node.target if isinstance(node.value, (ast.List, ast.ListComp, ast.Dict, ast.Tuple)) else None
+        method = node.func if isinstance(node, ast.Call) else None
+        if not isinstance(method, ast.Attribute) or method.attr in PLAIN | _BARS or self._is_kept(method.value):
+            return None
+        return method.value
+
+    def _is_kept(self, node: ast.AST) -> bool:
+        return any(span.holds(node) for span in self.kept)
+
+    def _handed(self, node: ast.Call, code: ast.AST) -> Iterator[Place]:
+        """What a function may change that is handed to it."""
+        assert isinstance(node.func, ast.Name)
+        name = node.func.id
+        if name in PLAIN | _COMPUTING or name in self.text.libraries or name in self.text.classes:
+            return
+        functions = [one for one in self.text.functions.get(name, ()) if self.text.owner(name, code) is not None]
+        for number, argument in enumerate(node.args):
+            place = self.text.place(argument, code) if not self._is_number(argument, code) else None
+            changes = not functions or any(_changes(one, number) for one in functions)
+            if place is not None and changes and not isinstance(argument, ast.Call):
+                yield place
+
+    def _is_number(self, node: ast.expr, code: ast.AST) -> bool:
+        """Whether a value is nothing that could be changed: its name is computed with, or it is made in each batch."""
+        if not isinstance(node, ast.Name):
+            return not isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred))
+        if node.id in self._varying or node.id in SETTINGS:
+            return True
+        operands = (one for part in ast.walk(code) if isinstance(part, ast.BinOp) for one in (part.left, part.right))
+        return any(isinstance(one, ast.Name) and one.id == node.id for one in operands)
+
+    # --------------------------------------------------------------------------------------------------- what stays
+
+    @cached_property
+    def _staying(self) -> tuple[ast.AST, ...]:
+        """The pieces of the loop that run where they stand: small statements, heads, and what is kept of the others."""
+        head = self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
+        return (head, *(atom for node in self.loop.body for atom in self._atoms(node)))
+
+    def _atoms(self, node: ast.AST) -> Iterator[ast.AST]:
+        if any(span.holds(node) for span in self.drained):
+            return
+        if any(span.holds(node) for span in self.later):
+            yield from self._kept_parts(node)
+            return
+        inside = [child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler))]
+        if not inside or isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            yield node
+            return
+        for child in ast.iter_child_nodes(node):
+            yield from self._atoms(child) if isinstance(child, (ast.stmt, ast.excepthandler)) else [child]
+
+    def _kept_parts(self, node: ast.AST) -> Iterator[ast.AST]:
+        if self._is_kept(node):
+            yield node
+            return
+        for child in ast.iter_child_nodes(node):
+            yield from self._kept_parts(child)
+
+    def _seen_by(self, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
+        """What a piece that stays looks at of the objects that the statements change."""
+        found = [place for place, _ in self.text.mentions(atom, self.code)]
+        found += [place for one in functions for place in self._outer(one)]
+        for place in dict.fromkeys(found):
+            met = self._met(place) if place.name not in SETTINGS else ""
+            if met:
+                told = {"who": f"`{_shown(atom)}`", "name": f"`{met}`"}
+                yield self._reason("object", say("{who} looks at {name}", **told), atom)
+                return
+
+    def _met(self, place: Place) -> str:
+        """Which object that the statements change a variable may stand for or hold; empty where it is none."""
+        found = self.holders.reach([place]) if self._changed else frozenset()
+        wholes = {one.whole for one in self._changed}
+        met = [
+            one.shown
+            for one in found
+            if one in self._changed or one.whole in self._changed or (not one.attribute and one in wholes)
+        ]
+        return min(met, default="")  # the same one in each process
+
+    def _stored(self, nodes: Iterable[ast.AST], functions: Iterable[FunctionNode]) -> frozenset[Place]:
+        """The attributes and variables of others that pieces of the loop, or functions behind them, store."""
+        pieces = [(part, self.code) for node in nodes for part in ast.walk(node)]
+        pieces += [(part, one) for one in functions for part in nodes_of(one)]
+        out: set[Place] = set()
+        for part, code in pieces:
+            if isinstance(part, (ast.Attribute, ast.Subscript, ast.Name)) and isinstance(part.ctx, ast.Store):
+                found = self.text.place(part, code)
+                out |= (
+                    {found} if found is not None and (code is self.code or self._is_of_others(found, code)) else set()
+                )
+        return frozenset(out)
+
+    def _outer(self, function: FunctionNode) -> Iterator[Place]:
+        """What a function looks at that is not handed to it: variables around it, its own object."""
+        body = [function.body] if isinstance(function, ast.Lambda) else function.body
+        for node in body:
+            for place, _ in self.text.mentions(node, function):
+                if self._is_of_others(place, function):
+                    yield place
+
+    def _is_of_others(self, place: Place, function: ast.AST) -> bool:
+        """Whether a variable is one of the loop's function too; the object of another class is told by its names."""
+        if isinstance(place.owner, ast.ClassDef):
+            return place.owner is self.text.family(self.code)
+        return place.owner is not function
+
+
+def _changes(function: FunctionNode, number: int) -> bool:
+    """Whether a function may change the argument of that number: it calls a method of it, stores into it, passes it."""
+    names = parameters(function)
+    name = names[min(number, len(names) - 1)] if names else ""
+    for node in ast.walk(function):
+        inner: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            name_of = _name(node.func)
+            inner = [node.func.value] if isinstance(node.func, ast.Attribute) and name_of not in PLAIN else []
+            inner += [] if name_of in PLAIN | _COMPUTING else node.args
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            inner = [node.value]
+        if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in ast.walk(one)):
+            return True
+    return False
+
+
+def _calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
+    return [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Call)]
+
+
+def _prints(call: ast.Call) -> bool:
+    """Whether a call writes lines that people see."""
+    name, owner = _name(call.func), _owner(call.func)
+    if isinstance(call.func, ast.Name):
+        return name in _PRINTERS
+    return owner in _LOGGERS and name in _OF_LOGGERS
+
+
+def _name(called: ast.expr) -> str:
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+def _owner(called: ast.expr) -> str:
+    """The last name before the method: `random` of `np.random.rand`."""
+    owner = called.value if isinstance(called, ast.Attribute) else None
+    return owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+
+
+def _shown(node: ast.AST) -> str:
+    text = " ".join(ast.unparse(node).split())
+    return text if len(text) <= 60 else f"{text[:57]}…"
