@@ -273,6 +273,9 @@ STILL_MADE = {
     "        total += loss.item()  # fires\n    print(total)\ntrain()\n",
     "a meter": "def train():\n    losses = Average()\n    for x, y in loader:\n        STEP\n"
     "        losses.update(loss.item(), x.size(0))  # fires\n    print(losses)\ntrain()\n",
+    "one of two meters": "def train():\n    losses, others = Average(), Average('other')\n"
+    "    for i, (x, y) in enumerate(loader):\n        others.update(i)\n        STEP\n"
+    "        losses.update(loss.item(), x.size(0))  # fires\n    print(losses, others)\ntrain()\n",
     "a list": "def train():\n    values = []\n    for x, y in loader:\n        STEP\n"
     "        values.append(loss.item())  # fires\n    print(values)\ntrain()\n",
     "a line": "def train(epoch):\n    for i, (x, y) in enumerate(loader):\n        STEP\n"

@@ -15,7 +15,7 @@ from tracelens.patch.effects.file_text import SELF, FileText, Place
 from tracelens.patch.effects.scopes import COMPREHENSIONS, nodes_of, parameters
 from tracelens.patch.effects.words import words
 
-_RESULT = "<result>"
+RESULT = "<result>"
 SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
 """Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
 PLAIN = words(
@@ -100,7 +100,7 @@ class FileHolders:
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             yield from ((one, self.held(node.context_expr, code)) for one in self._aims(node.optional_vars, code))
         elif isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
-            yield Place(code, _RESULT), self.held(node.value, code)
+            yield Place(code, RESULT), self.held(node.value, code)
         elif isinstance(node, ast.Call):
             yield from self._handed(node, code)
 
@@ -138,7 +138,7 @@ class FileHolders:
             if found is not None and not (found.name in SETTINGS and found.attribute):
                 yield found
         if isinstance(node, ast.Call) and _name(node) not in PLAIN:
-            yield from (Place(function, _RESULT) for function in self.text.called(node.func))
+            yield from (Place(function, RESULT) for function in self.text.called(node.func))
         for part in self._parts_of(node):
             yield from self._held(part, code)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
-from tracelens.patch.effects.file_holders import PLAIN, SETTINGS, FileHolders
+from tracelens.patch.effects.file_holders import PLAIN, RESULT, SETTINGS, FileHolders
 from tracelens.patch.effects.file_text import SELF, Place
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
 from tracelens.patch.effects.places import Loop, Span, function_of, nodes_in
@@ -132,7 +132,8 @@ class FileJudge:
             own = (place for node in nodes_of(function) for place in self._changed_by(node, function))
             found |= {place for place in own if self._is_of_others(place, function)}
         without = frozenset(Place(self.code, name) for name in self._varying)
-        return self.holders.reach(found, without)
+        reached = self.holders.reach(found, without)
+        return frozenset(one for one in reached if one.name != RESULT)  # each call of a function makes another object
 
     @cached_property
     def _varying(self) -> frozenset[str]:
