@@ -273,3 +273,10 @@ def test_a_tracker_with_a_thread_of_its_own_may_lose_what_comes_late_by_a_signal
     text = script(TOLD.format(*SENDERS[name]))
     for patch in (patch_of(tmp_path, text, lossy=False), patch_of(tmp_path, text, checked=True)):
         assert {hunk.tier for hunk in patch.hunks} <= {"checked"}
+
+
+def test_whoever_looks_at_an_event_file_finds_what_the_batches_before_told_it(tmp_path: Path) -> None:
+    before, told = TRACKERS["an event file"]
+    look = "\n        writer.flush()\n        print(os.path.getsize('runs/events'))"
+    text = script("import os\n" + TOLD.format(before, told).replace("  # fires", "  # fires" + look))
+    assert {one.tier for one in patch_of(tmp_path, text, lossy=False).hunks} <= {"checked"}

@@ -20,6 +20,7 @@ from tracelens.patch.effects.objects import (
     LOG_FILE,
     LOG_FILES,
     OUTPUT,
+    TRACKED,
     WRITES,
     Activation,
     Module,
@@ -82,11 +83,16 @@ def _has_file(one: Object, memory: Memory) -> bool:
 
 
 def looks_at_logs(memory: Memory, moved: Iterable[Deed]) -> frozenset[str]:
-    """By which effects somebody may see that lines of loggers come into their files later; none of the screen."""
+    """By which effects somebody may see that lines of loggers come into their files later; none of the screen.
+
+    An event file, or that of a tracker, is a log, too.
+    """
+    moved = tuple(moved)
+    events = {DISK_LOOK} if any(deed.effect.kind == TRACKED for deed in moved) else set()
     if not any(deed.effect.kind == WRITES and _is_logging(deed.effect.target) for deed in moved):
-        return frozenset()
+        return frozenset(events)
     opened = set(_opened(memory))
-    return frozenset((DISK_LOOK, DISK_READ) if LOG_FILES in opened else (DISK_LOOK,) if opened else ())
+    return frozenset(events.union((DISK_LOOK, DISK_READ) if LOG_FILES in opened else (DISK_LOOK,) if opened else ()))
 
 
 def _opened(memory: Memory) -> Iterator[str]:
