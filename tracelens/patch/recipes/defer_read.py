@@ -14,7 +14,7 @@ import libcst as cst
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import meets, walk
-from tracelens.patch.code.outside import FILES, OUTPUT
+from tracelens.patch.code.outside import OUTPUT
 from tracelens.patch.deferral.forms import Wish, planned
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral, plan
@@ -34,6 +34,7 @@ from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import (
+    carried_reads,
     host_memory,
     returned_reads,
     same_program,
@@ -43,6 +44,7 @@ from tracelens.patch.recipes import (
     warnings_seen,
 )
 from tracelens.patch.recipes.loop_groups import Found, by_loop
+from tracelens.patch.recipes.read_doubts import unproved
 from tracelens.patch.recipes.same_program import Reworded
 
 SEVERAL = 1.5
@@ -56,6 +58,11 @@ FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it cos
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
+    """What waits in the loops of the file, and what its step functions give to the loops of others."""
+    return carried_reads.added(request, _in_loops(request), _propose)
+
+
+def _in_loops(request: RecipeRequest) -> RecipeAnswer:
     """The answer for the file as it is, where that is proved; else for one in which more waits, which is checked."""
     plain = _moved(request)
     if plain.proposals and not plain.declined and all(one.tier == "safe" for one in plain.proposals):
@@ -341,8 +348,8 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
     )
     seen = warnings_seen.doubt(request, (site for site, _ in members))
     memory = host_memory.doubt_of_waits(request.source)
-    for unproved in (*_unproved(chosen, reads, request.edit.interval), *filter(None, [seen, memory])):
-        proposal = proposal.as_checked(unproved)
+    for doubt in (*unproved(chosen, reads, request.edit.interval), *filter(None, [seen, memory])):
+        proposal = proposal.as_checked(doubt)
     return proposal
 
 
@@ -368,28 +375,6 @@ def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
         if request.edit.interval > 1
         else say("as soon as the GPU has it")
     )
-
-
-def _unproved(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
-    """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
-    if deferral.unproved:
-        yield deferral.unproved
-    if reads is None:
-        return
-    last = say("of the last {interval} batches at most", interval=interval - 1)
-    names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
-    if reads.lost & {OUTPUT, FILES}:
-        yield say("where an exception or a signal ends the loop, lines {last} are not written", last=last)
-    elif names:
-        yield say(
-            "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last
-        )
-    for value in reads.assumed:
-        yield say("`{value}` is taken for a tensor", value=value)
-    for value in reads.numbers:
-        yield say("`{value}` is taken for a number or a text", value=value)
-    for rate in reads.rates:
-        yield say("`{rate}` is taken for a number, which it is unless the optimizer keeps it in a tensor", rate=rate)
 
 
 def counted(values: int) -> str:

@@ -1,0 +1,244 @@
+"""Who calls a function of the project: told by the names of classes, their bases and what a receiver is made by.
+
+In: a file and one of its functions. Out: its calls in all files of the project; `Blocked`, with the place, where one
+cannot be told. A call whose result nobody uses is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import libcst as cst
+
+from tracelens.messages import say
+from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.source import SourceFile, Unreadable, parse
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, inner_functions, own_nodes
+
+MAX_FILES = 20
+"""Files that have the name: more of them have it for other things, and each is parsed."""
+_MODULE_METHODS = frozenset({"train", "eval", "step", "forward", "update", "test"})
+
+
+@dataclass(frozen=True)
+class ProjectCall:
+    """A call, in the file where it stands."""
+
+    source: SourceFile
+    call: cst.Call
+
+
+def place(source: SourceFile, node: cst.CSTNode) -> str:
+    return f"{source.shown}:{source.line(node)}"
+
+
+def calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[ProjectCall, ...]:
+    """All calls of a plain function or method whose results are used."""
+    name = function.name.value
+    static = [dotted(one.decorator) for one in function.decorators] in ([], ["staticmethod"])
+    inner = any(True for _ in inner_functions(function))
+    if not static or function.asynchronous or inner or any(isinstance(n, (cst.Yield, cst.Await)) for n in walk(function)):
+        raise Blocked(None, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR)
+    owner = class_around(source, function)
+    outer = next((one for one in source.ancestors(function) if isinstance(one, cst.FunctionDef)), None)
+    if outer is not None or len(source.names.functions.get(name, ())) > 1 and owner is None:
+        raise Blocked(None, say("who calls `{name}` cannot be told", name=name), RETURN_TENSOR)
+    found = tuple(call for one in files_with(source, name) for call in _calls_in(one, source, function, owner))
+    if not found:
+        raise Blocked(None, say("nothing in the project calls `{name}`", name=name), RETURN_TENSOR)
+    return found
+
+
+def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
+    """The files that can have an object of this one, and a word: this one first. `Blocked` where there are too many."""
+    project, word = source.effects.project, re.compile(rf"\b{re.escape(name)}\b")
+    importers = project.importers(source.path)
+    near = dict.fromkeys([*importers, *project.imported(source.path, *importers)])
+    known = [(path, project.file(path)) for path in near if path != source.path]
+    others = [path for path, file in known if file is not None and word.search(file.text)]
+    if len(others) > MAX_FILES or not project.complete:
+        raise Blocked(None, say("too many files have the name `{name}`", name=name), RETURN_TENSOR)
+    try:
+        parsed = [parse(path, path.relative_to(source.root).as_posix(), path.read_bytes(), path) for path in others]
+    except (Unreadable, OSError):
+        raise Blocked(None, say("a file with the name `{name}` cannot be read", name=name), RETURN_TENSOR) from None
+    return (source, *parsed)
+
+
+def class_around(source: SourceFile, node: cst.CSTNode) -> cst.ClassDef | None:
+    return next((one for one in source.ancestors(node) if isinstance(one, cst.ClassDef)), None)
+
+
+def related(one: cst.ClassDef | None, other: cst.ClassDef | None, sources: tuple[SourceFile, ...]) -> bool:
+    """Whether objects of one class may be of the other: by the names of their bases."""
+    if one is None or other is None:
+        return one is other
+    bases = _bases(sources)
+    names = (one.name.value, other.name.value)
+    return names[0] in _above(names[1], bases) or names[1] in _above(names[0], bases)
+
+
+def _bases(sources: tuple[SourceFile, ...]) -> dict[str, set[str]]:
+    out: dict[str, set[str]] = {}
+    for source in sources:
+        for node in walk(source.module):
+            if isinstance(node, cst.ClassDef):
+                named = {dotted(base.value).rpartition(".")[2] for base in node.bases}
+                out.setdefault(node.name.value, set()).update(named)
+    return out
+
+
+def _above(name: str, bases: dict[str, set[str]]) -> set[str]:
+    out, waiting = set[str](), [name]
+    while waiting:
+        current = waiting.pop()
+        if current not in out:
+            out.add(current)
+            waiting += bases.get(current, ())
+    return out
+
+
+def _calls_in(
+    file: SourceFile, home: SourceFile, function: cst.FunctionDef, owner: cst.ClassDef | None
+) -> Iterator[ProjectCall]:
+    name = function.name.value
+    for node in walk(file.module):
+        if isinstance(node, cst.SimpleString) and node.evaluated_value == name:
+            if not _is_of_dict(file, node):
+                raise Blocked(None, say("{place} has `{name}` as a text", place=place(file, node), name=name), RETURN_TENSOR)
+        elif isinstance(node, cst.FunctionDef) and node.name.value == name and node is not function:
+            _check_other(file, node, owner, (home, file))
+        elif isinstance(node, cst.Attribute) and node.attr.value == name and owner is not None:
+            yield from _called(file, node, home, owner)
+        elif isinstance(node, cst.Name) and node.value == name and owner is None:
+            yield from _called_by_name(file, node, home)
+
+
+def _is_of_dict(file: SourceFile, node: cst.SimpleString) -> bool:
+    """A key of a dict, or what is compared: `"train"` is such a text more often than a name."""
+    parent = file.parent(node)
+    if isinstance(parent, cst.Arg):
+        call = file.parent(parent)
+        return not (isinstance(call, cst.Call) and dotted(call.func) in ("getattr", "setattr", "hasattr"))
+    return True
+
+
+def _check_other(
+    file: SourceFile, other: cst.FunctionDef, owner: cst.ClassDef | None, sources: tuple[SourceFile, ...]
+) -> None:
+    """Raise `Blocked` for a definition that takes the function's place in a class above or below, and gives something."""
+    name, around = other.name.value, class_around(file, other)
+    if owner is None or around is None or not related(owner, around, sources):
+        return
+    gives = any(isinstance(node, cst.Return) and node.value is not None for node in own_nodes(other))
+    if gives or around.name.value == owner.name.value:
+        told = say("`{name}` is defined at {place} as well", name=name, place=place(file, other))
+        raise Blocked(None, told, RETURN_TENSOR)
+
+
+def _called_by_name(file: SourceFile, node: cst.Name, home: SourceFile) -> Iterator[ProjectCall]:
+    parent = file.parent(node)
+    if isinstance(parent, (cst.FunctionDef, cst.ImportAlias)) or isinstance(parent, (cst.Arg, cst.Param)) and not (
+        isinstance(parent, cst.Arg) and parent.value is node
+    ):
+        return
+    used: cst.CSTNode = node
+    if isinstance(parent, cst.Attribute):
+        if parent.attr is not node:
+            raise Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR)
+        if _module_of(file, parent.value) != home.path:
+            return  # a method of something else
+        used, parent = parent, file.parent(parent)
+    elif file is not home and imported(file, node.value) != home.path:
+        return  # a name of the file's own
+    if not isinstance(parent, cst.Call) or parent.func is not used:
+        raise Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR)
+    if not isinstance(file.parent(parent), cst.Expr):
+        yield ProjectCall(file, parent)
+
+
+def _called(file: SourceFile, node: cst.Attribute, home: SourceFile, owner: cst.ClassDef) -> Iterator[ProjectCall]:
+    parent, name = file.parent(node), node.attr.value
+    is_call = isinstance(parent, cst.Call) and parent.func is node
+    if is_call and isinstance(file.parent(parent), cst.Expr):
+        return
+    mine = _is_mine(file, node.value, home, owner)
+    if mine is False:
+        return
+    if mine is None:
+        if name in _MODULE_METHODS and not isinstance(node.value, cst.Name):
+            return  # `self.model.train(True)`, `self.optimizer.step()`
+        told = say("whether `{call}` at {place} is it cannot be told", call=file.code(node), place=place(file, node))
+        raise Blocked(None, told, RETURN_TENSOR)
+    if not isinstance(parent, cst.Call) or parent.func is not node:
+        raise Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=name), RETURN_TENSOR)
+    yield ProjectCall(file, parent)
+
+
+def _is_mine(file: SourceFile, receiver: cst.BaseExpression, home: SourceFile, owner: cst.ClassDef) -> bool | None:
+    """Whether an object is of the class; None where that cannot be told."""
+    text = dotted(receiver)
+    if text in ("self", "cls") or text == "super":
+        return related(class_around(file, receiver), owner, (home, file))
+    if isinstance(receiver, cst.Call):
+        return dotted(receiver.func) == "super" or _is_class(file, dotted(receiver.func), home, owner)
+    if not isinstance(receiver, cst.Name):
+        return None
+    if (known := _is_class(file, text, home, owner)) is not None and (known or text in file.names.classes):
+        return known
+    made = {_is_class(file, one, home, owner) for one in _makers(file, receiver)}
+    return made.pop() if len(made) == 1 else None
+
+
+def _makers(file: SourceFile, receiver: cst.Name) -> Iterator[str]:
+    """What the values of a name are made by, in its function, else in the file; "" for what is no call."""
+    scopes = [one for one in file.ancestors(receiver) if isinstance(one, (cst.FunctionDef, cst.Module))]
+    for scope in scopes:
+        bound = False
+        for node in own_nodes(scope):
+            if isinstance(node, cst.Assign) and any(dotted(one.target) == receiver.value for one in node.targets):
+                bound = True
+                made_by = dotted(node.value.func) if isinstance(node.value, cst.Call) else ""
+                if made_by.partition(".")[0] != receiver.value:  # `model = model.cuda()`
+                    yield made_by
+        if isinstance(scope, cst.FunctionDef):
+            params = [one for one in walk(scope.params) if isinstance(one, cst.Param)]
+            if any(one.name.value == receiver.value for one in params):
+                yield ""
+                return
+        if bound:
+            return
+
+
+def _is_class(file: SourceFile, made_by: str, home: SourceFile, owner: cst.ClassDef) -> bool | None:
+    """Whether a call of this name makes an object of the class; None for what cannot be told."""
+    first, _, last = made_by.rpartition(".")
+    if not made_by:
+        return None
+    if last in file.names.classes and not first:
+        return file is home and related(file.names.classes[last], owner, (home,)) or (file is home and last == owner.name.value)
+    came = imported(file, last) if not first else None
+    if came is not None:
+        return came == home.path and last == owner.name.value
+    full = file.names.imports.get(made_by.partition(".")[0], "")
+    return False if full.partition(".")[0] in ("torch", "numpy", "gym") else None
+
+
+def imported(file: SourceFile, name: str) -> Path | None:
+    """The project's file that an import of the name comes from."""
+    for node in walk(file.module):
+        if isinstance(node, cst.ImportFrom) and not isinstance(node.names, cst.ImportStar):
+            for alias in node.names:
+                known = alias.evaluated_alias or alias.evaluated_name
+                if known == name:
+                    module = dotted(node.module) if node.module is not None else ""
+                    return file.effects.project.module(module, len(node.relative), file.path)
+    return None
+
+
+def _module_of(file: SourceFile, receiver: cst.BaseExpression) -> Path | None:
+    full = file.names.imports.get(dotted(receiver), "")
+    return file.effects.project.module(full.lstrip("."), 0, file.path) if full else None
