@@ -94,7 +94,7 @@ class Contents:
                     return self.entries(source, argument.value)
         if isinstance(made, cst.Name) and any(map(has_reads, values(source, made))):
             return self.named(source, made, DICT)
-        self.others[source.code(made)] = None
+        self.others[" ".join(source.code(made).split())] = None
         return None
 
     def _entry(self, source: SourceFile, value: cst.BaseExpression, key: cst.CSTNode | None = None) -> None:
@@ -108,7 +108,7 @@ class Contents:
             if dotted(value) in tensor_names(source) or isinstance(value, (cst.Dict, cst.List, cst.Tuple)):
                 told = say("{place}: `{value}` is no number", place=place(source, value), value=source.code(value))
                 raise Blocked(None, told, RETURN_TENSOR)
-            self.others[source.code(value)] = None
+            self.others[" ".join(source.code(value).split())] = None
 
     def _key(self, target: cst.Subscript) -> None:
         key = key_of(target)
