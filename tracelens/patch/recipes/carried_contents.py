@@ -100,10 +100,12 @@ class Contents:
     def _entry(self, source: SourceFile, value: cst.BaseExpression, key: cst.CSTNode | None = None) -> None:
         if isinstance(value, cst.Call) and is_item(value):
             self._keep(source, value)
-            if isinstance(key, cst.SimpleString) and isinstance(key.evaluated_value, str):
-                self.keys.add(key.evaluated_value)
-            elif isinstance(key, cst.Name):
-                self.keys.add(key.value)
+            self._add_key(key)
+        elif isinstance(value, cst.Name) and any(map(is_item, values(source, value))):
+            for read in filter(is_item, values(source, value)):
+                self._keep(source, cst.ensure_type(read, cst.Call))
+            self._add_key(key)
+            self.named(source, value, VALUE)
         elif value not in self._held:
             if dotted(value) in tensor_names(source) or isinstance(value, (cst.Dict, cst.List, cst.Tuple)):
                 told = say("{place}: `{value}` is no number", place=place(source, value), value=source.code(value))
@@ -114,6 +116,12 @@ class Contents:
         key = key_of(target)
         if isinstance(key, str):
             self.keys.add(key)
+
+    def _add_key(self, key: cst.CSTNode | None) -> None:
+        if isinstance(key, cst.SimpleString) and isinstance(key.evaluated_value, str):
+            self.keys.add(key.evaluated_value)
+        elif isinstance(key, cst.Name):
+            self.keys.add(key.value)
 
     def _starts(self, source: SourceFile, value: cst.BaseExpression, shape: Shape) -> None:
         """Another value of a name that carries: an empty list, a dict of numbers."""

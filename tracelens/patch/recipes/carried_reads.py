@@ -45,6 +45,8 @@ def added(request: RecipeRequest, answer: RecipeAnswer, ask: Ask) -> RecipeAnswe
             carried.finish()
             proposal = _proposal(request, carried, members, ask)
         except Blocked as blocked:
+            if not carried.givers:
+                continue  # nobody else gets it: it is declined as a place outside of loops
             told = {site.line: request.decline(site.node, blocked) for site, _ in members}
             declined = [told.get(one.location.line or 0, one) for one in declined]
             continue
@@ -112,7 +114,7 @@ def _proposal(request: RecipeRequest, carried: Carried, members: Members, ask: A
 def _check(request: RecipeRequest, carried: Carried) -> None:
     """Raise `Blocked` where no loop calls the functions, where a file owns its waits, or where nothing is gained."""
     if not carried.loops:
-        raise Blocked(None, say("no loop of the project calls it by a name that can be followed"), RETURN_TENSOR)
+        raise Blocked(None, say("it is not in a loop of its own function, and no loop calls it by a name that can be followed"), RETURN_TENSOR)
     for source in dict.fromkeys([*carried.reads.values(), *carried.loops.values()]):
         check_framework(source.names, reads=True)
         for sign, meaning in wait_dependents.signs(source, "read"):

@@ -27,7 +27,7 @@ from tracelens.patch.recipes.carried_forms import (
     places,
 )
 from tracelens.patch.recipes.passing_functions import function_called, parameter_of, renames
-from tracelens.patch.recipes.project_calls import calls_of, place
+from tracelens.patch.recipes.project_calls import calls_of, place, used_calls_of
 
 _SILENT = frozenset({"keys", "clear"})
 """Methods of a dict that look at none of its values."""
@@ -166,7 +166,7 @@ class Carried(Contents):
             return
         self.givers[function.name.value] = None
         self._done |= {function} if number is None else set()
-        for found in calls_of(source, function):
+        for found in used_calls_of(source, function):
             self._around(found.source, found.call)
             if number is None:
                 self._holds(found.source, found.call, shape)
@@ -181,6 +181,8 @@ class Carried(Contents):
 
     def _unpacked(self, source: SourceFile, call: cst.Call, number: int) -> None:
         """`loss, accuracy = step(x)`: the part of the result with the value."""
+        if isinstance(source.parent(call), cst.Expr):
+            return
         statement = source.parent(call)
         target = statement.targets[0].target if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
         parts = target.elements if isinstance(target, cst.Tuple) else ()

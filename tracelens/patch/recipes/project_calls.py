@@ -35,18 +35,41 @@ def place(source: SourceFile, node: cst.CSTNode) -> str:
     return f"{source.shown}:{source.line(node)}"
 
 
+def used_calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[ProjectCall, ...]:
+    """The calls of a plain function or method whose results are used: one that may be no such call does not matter
+    where nobody gets its result, as of `model.train()`."""
+    return _found(source, function, _Wanted(source, function, class_around(source, function), True))
+
+
 def calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[ProjectCall, ...]:
-    """All calls of a plain function or method whose results are used."""
+    """All calls of a plain function or method."""
+    return _found(source, function, _Wanted(source, function, class_around(source, function), False))
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """Which calls are looked for."""
+
+    home: SourceFile
+    function: cst.FunctionDef
+    owner: cst.ClassDef | None
+    used: bool
+
+    @property
+    def name(self) -> str:
+        return self.function.name.value
+
+
+def _found(source: SourceFile, function: cst.FunctionDef, wanted: _Wanted) -> tuple[ProjectCall, ...]:
     name = function.name.value
     static = [dotted(one.decorator) for one in function.decorators] in ([], ["staticmethod"])
     inner = any(True for _ in inner_functions(function))
     if not static or function.asynchronous or inner or any(isinstance(n, (cst.Yield, cst.Await)) for n in walk(function)):
         raise Blocked(None, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR)
-    owner = class_around(source, function)
     outer = next((one for one in source.ancestors(function) if isinstance(one, cst.FunctionDef)), None)
-    if outer is not None or len(source.names.functions.get(name, ())) > 1 and owner is None:
+    if outer is not None or (len(source.names.functions.get(name, ())) > 1 and wanted.owner is None):
         raise Blocked(None, say("who calls `{name}` cannot be told", name=name), RETURN_TENSOR)
-    found = tuple(call for one in files_with(source, name) for call in _calls_in(one, source, function, owner))
+    found = tuple(call for one in files_with(source, name) for call in _calls_in(one, wanted))
     if not found:
         raise Blocked(None, say("nothing in the project calls `{name}`", name=name), RETURN_TENSOR)
     return found
@@ -101,29 +124,36 @@ def _above(name: str, bases: dict[str, set[str]]) -> set[str]:
     return out
 
 
-def _calls_in(
-    file: SourceFile, home: SourceFile, function: cst.FunctionDef, owner: cst.ClassDef | None
-) -> Iterator[ProjectCall]:
-    name = function.name.value
+def _calls_in(file: SourceFile, wanted: _Wanted) -> Iterator[ProjectCall]:
+    name, owner = wanted.name, wanted.owner
     for node in walk(file.module):
         if isinstance(node, cst.SimpleString) and node.evaluated_value == name:
-            if not _is_of_dict(file, node):
+            if _is_looked_up(file, node):
                 raise Blocked(None, say("{place} has `{name}` as a text", place=place(file, node), name=name), RETURN_TENSOR)
-        elif isinstance(node, cst.FunctionDef) and node.name.value == name and node is not function:
-            _check_other(file, node, owner, (home, file))
+        elif isinstance(node, cst.FunctionDef) and node.name.value == name and node is not wanted.function:
+            _check_other(file, node, owner, (wanted.home, file))
         elif isinstance(node, cst.Attribute) and node.attr.value == name and owner is not None:
-            yield from _called(file, node, home, owner)
+            yield from _called(file, node, wanted)
         elif isinstance(node, cst.Name) and node.value == name and owner is None:
-            yield from _called_by_name(file, node, home)
+            yield from _called_by_name(file, node, wanted.home)
 
 
-def _is_of_dict(file: SourceFile, node: cst.SimpleString) -> bool:
-    """A key of a dict, or what is compared: `"train"` is such a text more often than a name."""
-    parent = file.parent(node)
-    if isinstance(parent, cst.Arg):
-        call = file.parent(parent)
-        return not (isinstance(call, cst.Call) and dotted(call.func) in ("getattr", "setattr", "hasattr"))
-    return True
+def _looks_up(file: SourceFile) -> bool:
+    """Whether a file looks something up by a text that is worked out: `getattr(trainer, mode)(batch)`."""
+    for call in (node for node in walk(file.module) if isinstance(node, cst.Call)):
+        name = dotted(call.func).rpartition(".")[2]
+        if name in ("globals", "eval", "exec", "methodcaller"):
+            return True
+        texts = [one.value for one in call.args if isinstance(one.value, cst.SimpleString)]
+        if name in ("getattr", "setattr") and not texts:
+            return True
+    return False
+
+
+def _is_looked_up(file: SourceFile, text: cst.SimpleString) -> bool:
+    argument = file.parent(text)
+    call = file.parent(argument) if isinstance(argument, cst.Arg) else None
+    return _looks_up(file) or (isinstance(call, cst.Call) and dotted(call.func) in ("getattr", "setattr", "hasattr"))
 
 
 def _check_other(
@@ -156,24 +186,22 @@ def _called_by_name(file: SourceFile, node: cst.Name, home: SourceFile) -> Itera
         return  # a name of the file's own
     if not isinstance(parent, cst.Call) or parent.func is not used:
         raise Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR)
-    if not isinstance(file.parent(parent), cst.Expr):
-        yield ProjectCall(file, parent)
+    yield ProjectCall(file, parent)
 
 
-def _called(file: SourceFile, node: cst.Attribute, home: SourceFile, owner: cst.ClassDef) -> Iterator[ProjectCall]:
+def _called(file: SourceFile, node: cst.Attribute, wanted: _Wanted) -> Iterator[ProjectCall]:
+    """The call of a method: an attribute of the name, as far as its object can be of the class."""
     parent, name = file.parent(node), node.attr.value
     is_call = isinstance(parent, cst.Call) and parent.func is node
-    if is_call and isinstance(file.parent(parent), cst.Expr):
-        return
-    mine = _is_mine(file, node.value, home, owner)
-    if mine is False:
-        return
-    if mine is None:
+    mine = _is_mine(file, node.value, wanted.home, wanted.owner) if wanted.owner is not None else False
+    if mine is None and not (is_call and wanted.used and isinstance(file.parent(parent or node), cst.Expr)):
         if name in _MODULE_METHODS and not isinstance(node.value, cst.Name):
             return  # `self.model.train(True)`, `self.optimizer.step()`
         told = say("whether `{call}` at {place} is it cannot be told", call=file.code(node), place=place(file, node))
         raise Blocked(None, told, RETURN_TENSOR)
-    if not isinstance(parent, cst.Call) or parent.func is not node:
+    if not mine:
+        return
+    if not isinstance(parent, cst.Call) or not is_call:
         raise Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=name), RETURN_TENSOR)
     yield ProjectCall(file, parent)
 
