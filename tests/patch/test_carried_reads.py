@@ -189,3 +189,98 @@ def test_both_files_change_together(name: str, loop: str, tmp_path: Path) -> Non
     assert [(hunk.edit, hunk.tier, hunk.location.path) for hunk in patch.hunks] == [("defer-read", "checked", "trainer.py")]
     assert patch.declined == ()
     assert_two_same(tmp_path, step, main, patch)
+
+
+STAYS = {
+    "the loop decides by it": (
+        "    for x, y in loader:\n        log = trainer.train_step(x, y)\n        if log['loss'] < 1.0:\n            break\n",
+        "",
+    ),
+    "the best one is kept": (
+        "    best = 9.0\n    for x, y in loader:\n        log = trainer.train_step(x, y)\n"
+        "        best = min(best, log['loss'])\n        if best < 0.9:\n            optimizer.param_groups[0]['lr'] = 0.01\n",
+        "",
+    ),
+    "two callers, of which one trains by it": (
+        "    for x, y in loader:\n        print(trainer.train_step(x, y))\n"
+        "    for x, y in loader:\n        optimizer.param_groups[0]['lr'] = 0.1 * trainer.train_step(x, y)['loss']\n",
+        "",
+    ),
+    "the caller keeps it in an attribute": (
+        "    for x, y in loader:\n        trainer.log = trainer.train_step(x, y)\n        print(trainer.log)\n",
+        "keeps it in `trainer.log`",
+    ),
+    "a key is taken out": (
+        "    for step, (x, y) in enumerate(loader):\n        log = trainer.train_step(x, y)\n"
+        "        if step % 4 == 0:\n            print(log.pop('top'))\n            print(log)\n",
+        "changes what holds the values",
+    ),
+    "somebody gets it, and it is used again": (
+        "    kept = []\n    def keep(log):\n        kept.append(log)\n    for step, (x, y) in enumerate(loader):\n"
+        "        log = trainer.train_step(x, y)\n        if step % 4 == 0:\n            keep(log)\n            log['step'] = step\n"
+        "    print(kept)\n",
+        "is used again below",
+    ),
+    "a function of the loop has the name": (
+        "    log = {}\n    def show():\n        print(log)\n    for x, y in loader:\n        log = trainer.train_step(x, y)\n"
+        "        show()\n",
+        "cannot be told",
+    ),
+    "it is looked up by a text": (
+        "    for x, y in loader:\n        log = getattr(trainer, 'train_step')(x, y)\n    print(log)\n",
+        "as a text",
+    ),
+    "it is handed to others itself": (
+        "    step = trainer.train_step\n    for x, y in loader:\n        log = step(x, y)\n    print(log)\n",
+        "itself",
+    ),
+    "a class above it has one as well": (
+        "    class Louder(Trainer):\n        def train_step(self, x, y):\n            return {'loss': 1.0, 'top': 2.0}\n"
+        "    trainer = Louder(model, optimizer, criterion)\n    for x, y in loader:\n        print(trainer.train_step(x, y))\n",
+        "as well",
+    ),
+    "it is given further, to nobody that is known": (
+        "    def outer(x, y):\n        return trainer.train_step(x, y)\n    for x, y in loader:\n        print([outer][0](x, y))\n",
+        "",
+    ),
+    "no text but a number is wanted for each": (
+        "    for x, y in loader:\n        log = trainer.train_step(x, y)\n        log['x'] = x\n        print(len(log))\n    print(log['x'])\n",
+        "",
+    ),
+}
+KEPT_BY_THE_STEP = {
+    "it stores the dict": (
+        "        log = {'loss': loss.item()}  # fires\n        self.last = log\n        return log\n",
+        "keeps it in `self.last`",
+    ),
+    "it decides itself": (
+        "        log = {'loss': loss.item()}  # fires\n        if log['loss'] > 3:\n            raise ValueError\n        return log\n",
+        "looks at the value in each call",
+    ),
+    "another read stays": (
+        "        if loss.item() > 30:\n            raise ValueError\n        return {'top': out.max().item()}  # fires\n",
+        "nothing would be gained",
+    ),
+    "an array": ("        return {'loss': np.array([1.0]).mean().item()}  # fires\n", "is an array"),
+    "kept by a comment": ("        return {'loss': loss.item()}  # tracelens: keep  # fires\n", ""),
+    "a generator": ("        yield {'loss': loss.item()}  # fires\n", ""),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_a_step_stays_where_its_result_is_needed_at_once_or_cannot_be_followed(name: str, tmp_path: Path) -> None:
+    loop, words = STAYS[name]
+    step = trainer_with("a dict")
+    patch = patch_of_two(tmp_path, step, script(MAIN.format(imports="from trainer import Trainer", loop=loop)))
+    assert patch.hunks == ()
+    assert patch.files == ()
+    assert all(words in one.obstacle for one in patch.declined), [one.obstacle for one in patch.declined]
+
+
+@pytest.mark.parametrize("name", KEPT_BY_THE_STEP)
+def test_a_step_that_needs_its_values_itself_stays(name: str, tmp_path: Path) -> None:
+    lines, words = KEPT_BY_THE_STEP[name]
+    step = "import numpy as np\n" + TRAINER.replace("        STEP_RESULT\n", lines)
+    patch = patch_of_two(tmp_path, step, script(MAIN.format(imports="from trainer import Trainer", loop=LOOPS["every N"])))
+    assert patch.hunks == ()
+    assert all(words in one.obstacle for one in patch.declined), [one.obstacle for one in patch.declined]

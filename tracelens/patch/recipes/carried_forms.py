@@ -29,6 +29,24 @@ def function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | 
     return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
 
 
+def always_returns(body: cst.BaseSuite) -> bool:
+    """Whether control comes to no end of a block: its last statement returns or raises, on every way."""
+    last = body.body[-1]
+    if isinstance(last, cst.SimpleStatementLine):
+        return isinstance(last.body[-1], (cst.Return, cst.Raise))
+    if isinstance(last, cst.With):
+        return always_returns(last.body)
+    return isinstance(last, cst.If) and _if_returns(last)
+
+
+def _if_returns(node: cst.If) -> bool:
+    """The same of all that an `if` chooses from."""
+    other = node.orelse
+    if other is None or not always_returns(node.body):
+        return False
+    return always_returns(other.body) if isinstance(other, cst.Else) else _if_returns(other)
+
+
 def is_parameter(function: cst.FunctionDef, name: str) -> bool:
     return any(isinstance(one, cst.Param) and one.name.value == name for one in walk(function.params))
 

@@ -9,27 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import libcst as cst
 
 from tracelens.messages import joined, say, say_count
 from tracelens.patch.code.formats import reduces
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted
 from tracelens.patch.code.source import Conflict, SourceFile, Splice, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop.facts import facts_of
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, check_framework, own_nodes
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, check_framework, clock_reads, own_nodes
 from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Shape
 from tracelens.patch.recipes.carried_forms import function_around, is_item
-from tracelens.patch.recipes.carried_values import Carried, Look
+from tracelens.patch.recipes.carried_values import Carried, Look, UsedAtOnce
 from tracelens.patch.recipes.project_calls import place
 
 Ask = Callable[[RecipeRequest], RecipeAnswer]
 Members = list[tuple[Site, Target]]
+_CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.For, cst.While)
 _NUMBERS = "{name: value.item() for name, value in %s.items()}"
 _NUMBERS_AMONG_OTHERS = "{name: value.item() if torch.is_tensor(value) else value for name, value in %s.items()}"
 
@@ -44,9 +44,9 @@ def added(request: RecipeRequest, answer: RecipeAnswer, ask: Ask) -> RecipeAnswe
                 carried.follow(request.source, cst.ensure_type(site.node, cst.Call))
             carried.finish()
             proposal = _proposal(request, carried, members, ask)
+        except UsedAtOnce:
+            continue  # it is declined as a place outside of loops
         except Blocked as blocked:
-            if not carried.givers:
-                continue  # nobody else gets it: it is declined as a place outside of loops
             told = {site.line: request.decline(site.node, blocked) for site, _ in members}
             declined = [told.get(one.location.line or 0, one) for one in declined]
             continue
@@ -132,11 +132,14 @@ def _check(request: RecipeRequest, carried: Carried) -> None:
 
 def _is_certain(source: SourceFile, node: cst.CSTNode) -> bool:
     """Whether each call of the function comes by a place."""
+    below = node
     for ancestor in source.ancestors(node):
         if isinstance(ancestor, cst.FunctionDef):
             return True
-        if isinstance(ancestor, (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.For, cst.While)):
+        asked = isinstance(ancestor, (cst.If, cst.IfExp)) and below is ancestor.test
+        if isinstance(ancestor, _CONDITIONS) and not asked:
             return False
+        below = ancestor
     return False
 
 
@@ -189,6 +192,8 @@ def _splices(carried: Carried) -> dict[SourceFile, list[Splice]]:
     for look in carried.looks:
         start, end = look.source.outer_span(look.node)
         text = _numbers(carried, look.source, look.source.text[start:end], look.shape)
+        if look.shape == DICT and isinstance(look.source.parent(look.node), cst.FormattedStringExpression):
+            text = f"({text})"  # two braces are one of the text itself
         out.setdefault(look.source, []).append(Splice(start, end, text))
     for last in carried.lasts.values():
         line = loop_lines.line_after(last.source, last.loop)
@@ -235,7 +240,11 @@ def _reason(carried: Carried, members: Members) -> str:
     looks += [say("the loop at {place}", place=place(one.source, one.loop)) for one in carried.lasts.values()]
     said = say("{values}: {names} hands on the tensor", values=values, names=names)
     where = joined(", ", dict.fromkeys(looks))
-    return say("{said}, which is read at or after {where}", said=said, where=where) if looks else said
+    if looks:
+        said = say("{said}, which is read at or after {where}", said=said, where=where)
+    if any(clock_reads(loop, source.names) for loop, source in carried.loops.items()):
+        said = joined("; ", [said, say("times that this loop measures no longer include the wait for the GPU")])
+    return said
 
 
 def _unproved(carried: Carried) -> Iterator[str]:

@@ -15,8 +15,10 @@ from tracelens.messages import say
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, own_nodes
+from tracelens.patch.recipes import carried_looks
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Contents, Shape
 from tracelens.patch.recipes.carried_forms import (
+    always_returns,
     binding,
     function_around,
     is_label,
@@ -31,6 +33,10 @@ from tracelens.patch.recipes.project_calls import calls_of, place, used_calls_of
 
 _SILENT = frozenset({"keys", "clear"})
 """Methods of a dict that look at none of its values."""
+
+
+class UsedAtOnce(Blocked):
+    """The function itself needs the number of a read: nobody else gets it there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,13 +118,15 @@ class Carried(Contents):
     def _look(self, source: SourceFile, node: cst.BaseExpression, shape: Shape) -> None:
         if node in self.reads:
             told = say("{place}: the function itself uses the value", place=place(source, node))
-            raise Blocked(None, told, RETURN_TENSOR)
+            raise UsedAtOnce(None, told, RETURN_TENSOR)
         parent = source.parent(node)
         stored = isinstance(parent, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr)) and parent.target is node
         if stored or isinstance(parent, (cst.Del, cst.Return, cst.Yield)) or (
             isinstance(parent, cst.AugAssign) and shape != VALUE
         ):
             self._stop(source, node)
+        if shape != VALUE:
+            carried_looks.check(source, node)
         if not any(one.node is node for one in self.looks):
             self.looks.append(Look(source, node, shape))
 
@@ -157,11 +165,11 @@ class Carried(Contents):
     def _returned(self, source: SourceFile, node: cst.BaseExpression, shape: Shape, number: int | None = None) -> None:
         function = function_around(source, node)
         returns = [one for one in own_nodes(function) if isinstance(one, cst.Return)] if function is not None else []
-        if function is None or (len(returns) > 1 and shape != DICT):
-            raise Blocked(None, say("{place}: the function returns at several places", place=place(source, node)), RETURN_TENSOR)
+        if function is None or (len(returns) > 1 and shape != DICT) or not always_returns(function.body):
+            raise Blocked(None, say("{place}: the function returns at several places, or not always", place=place(source, node)), RETURN_TENSOR)
         for one in returns:
-            if one.value is not None and one.value not in self._held and shape == DICT and dotted(one.value) != "None":
-                self._starts_again(source, one.value)
+            if one.value not in self._held and shape == DICT:
+                self._starts_again(source, one)
         if function in self._done:
             return
         self.givers[function.name.value] = None
@@ -173,11 +181,14 @@ class Carried(Contents):
             else:
                 self._unpacked(found.source, found.call, number)
 
-    def _starts_again(self, source: SourceFile, value: cst.BaseExpression) -> None:
-        if isinstance(value, cst.Name):
-            self.named(source, value, DICT)
+    def _starts_again(self, source: SourceFile, returned: cst.Return) -> None:
+        """What the function gives at another place: a dict as well."""
+        if isinstance(returned.value, cst.Name):
+            self.named(source, returned.value, DICT)
+        elif returned.value is None:
+            self._stop(source, returned)
         else:
-            self._starts(source, value, DICT)
+            self._starts(source, returned.value, DICT)
 
     def _unpacked(self, source: SourceFile, call: cst.Call, number: int) -> None:
         """`loss, accuracy = step(x)`: the part of the result with the value."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import libcst as cst
@@ -54,6 +54,8 @@ class _Wanted:
     function: cst.FunctionDef
     owner: cst.ClassDef | None
     used: bool
+    only: bool = False
+    """Nothing else near it is called so, and the name is no word of libraries, which have no `_`."""
 
     @property
     def name(self) -> str:
@@ -69,7 +71,10 @@ def _found(source: SourceFile, function: cst.FunctionDef, wanted: _Wanted) -> tu
     outer = next((one for one in source.ancestors(function) if isinstance(one, cst.FunctionDef)), None)
     if outer is not None or (len(source.names.functions.get(name, ())) > 1 and wanted.owner is None):
         raise Blocked(None, say("who calls `{name}` cannot be told", name=name), RETURN_TENSOR)
-    found = tuple(call for one in files_with(source, name) for call in _calls_in(one, wanted))
+    files = files_with(source, name)
+    definitions = sum(isinstance(node, cst.FunctionDef) and _is(node, name) for one in files for node in walk(one.module))
+    wanted = replace(wanted, only=definitions == 1 and "_" in name)
+    found = tuple(call for one in files for call in _calls_in(one, wanted))
     if not found:
         raise Blocked(None, say("nothing in the project calls `{name}`", name=name), RETURN_TENSOR)
     return found
@@ -122,6 +127,10 @@ def _above(name: str, bases: dict[str, set[str]]) -> set[str]:
             out.add(current)
             waiting += bases.get(current, ())
     return out
+
+
+def _is(node: cst.FunctionDef, name: str) -> bool:
+    return node.name.value == name
 
 
 def _calls_in(file: SourceFile, wanted: _Wanted) -> Iterator[ProjectCall]:
@@ -194,6 +203,7 @@ def _called(file: SourceFile, node: cst.Attribute, wanted: _Wanted) -> Iterator[
     parent, name = file.parent(node), node.attr.value
     is_call = isinstance(parent, cst.Call) and parent.func is node
     mine = _is_mine(file, node.value, wanted.home, wanted.owner) if wanted.owner is not None else False
+    mine = True if mine is None and wanted.only else mine
     if mine is None and not (is_call and wanted.used and isinstance(file.parent(parent or node), cst.Expr)):
         if name in _MODULE_METHODS and not isinstance(node.value, cst.Name):
             return  # `self.model.train(True)`, `self.optimizer.step()`
