@@ -126,7 +126,9 @@ result = main()
 
 
 def written(step: str) -> str:
-    return TRAINER.replace("        STEP_RESULT\n", textwrap.indent(textwrap.dedent(step).strip("\n"), "        ") + "\n")
+    return TRAINER.replace(
+        "        STEP_RESULT\n", textwrap.indent(textwrap.dedent(step).strip("\n"), "        ") + "\n"
+    )
 
 
 def trainer_with(name: str) -> str:
@@ -152,7 +154,7 @@ def assert_two_same(folder: Path, step: str, main: str, patch: Patch) -> str:
     after = {one.path.name: one.after.decode() for one in patch.files}
     outcomes = []
     for name, texts in (("before", {}), ("after", after)):
-        (folder / name).mkdir()
+        (folder / name).mkdir(exist_ok=True)
         (folder / name / "trainer.py").write_text(texts.get("trainer.py", step))
         for other in texts.keys() - {"train.py", "trainer.py"}:
             (folder / name / other).write_text(texts[other])
@@ -186,7 +188,9 @@ def test_both_files_change_together(name: str, loop: str, tmp_path: Path) -> Non
     main = script(MAIN.format(imports="from trainer import Trainer", loop=LOOPS[loop]), batches=12)
     patch = patch_of_two(tmp_path, step, main)
     assert {"train.py", "trainer.py"} <= {one.path.name for one in patch.files}
-    assert [(hunk.edit, hunk.tier, hunk.location.path) for hunk in patch.hunks] == [("defer-read", "checked", "trainer.py")]
+    assert [(hunk.edit, hunk.tier, hunk.location.path) for hunk in patch.hunks] == [
+        ("defer-read", "checked", "trainer.py")
+    ]
     assert patch.declined == ()
     assert_two_same(tmp_path, step, main, patch)
 
@@ -281,6 +285,33 @@ def test_a_step_stays_where_its_result_is_needed_at_once_or_cannot_be_followed(n
 def test_a_step_that_needs_its_values_itself_stays(name: str, tmp_path: Path) -> None:
     lines, words = KEPT_BY_THE_STEP[name]
     step = "import numpy as np\n" + TRAINER.replace("        STEP_RESULT\n", lines)
-    patch = patch_of_two(tmp_path, step, script(MAIN.format(imports="from trainer import Trainer", loop=LOOPS["every N"])))
+    patch = patch_of_two(
+        tmp_path, step, script(MAIN.format(imports="from trainer import Trainer", loop=LOOPS["every N"]))
+    )
     assert patch.hunks == ()
     assert all(words in one.obstacle for one in patch.declined), [one.obstacle for one in patch.declined]
+
+
+IMPORTS = {
+    "by another name": ("from trainer import Trainer as Other\nTrainer = None", "Other(model, optimizer, criterion)", True),
+    "all names": ("from trainer import *", "Trainer(model, optimizer, criterion)", True),
+    "the module": ("import trainer as steps", "steps.Trainer(model, optimizer, criterion)", True),
+    "from a third file": ("from third import Trainer", "Trainer(model, optimizer, criterion)", True),
+    "made of it in a third file": ("from third import Longer", "Longer(model, optimizer, criterion)", True),
+    "one of two": ("from trainer import Trainer", "[Trainer(model, optimizer, criterion)][0]", True),
+    "in a function of its own": ("from third import made", "made(model, optimizer, criterion)", True),
+}
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_objects_made_in_other_ways_are_found_or_the_step_stays(name: str, tmp_path: Path) -> None:
+    imports, made, _ = IMPORTS[name]
+    third = "from trainer import Trainer\nclass Longer(Trainer):\n    pass\ndef made(*parts):\n    return Trainer(*parts)\n"
+    loop = "    for step, (x, y) in enumerate(loader):\n        print(step, trainer.train_step(x, y))\n"
+    main = script(MAIN.format(imports=imports, loop=loop).replace("Trainer(model, optimizer, criterion)", made, 1))
+    (tmp_path / "third.py").write_text(third)
+    patch = patch_of_two(tmp_path, trainer_with("a dict"), main)
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "third.py").write_text(third)
+    assert_two_same(tmp_path, trainer_with("a dict"), main, patch)

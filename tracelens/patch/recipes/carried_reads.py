@@ -1,6 +1,6 @@
 """Reads of a step function whose numbers its callers get: the tensors are handed on, and read where somebody looks.
 
-In: a RecipeRequest and what the recipe answers without this. Out: that answer with one Proposal per step function, which
+In: a RecipeRequest and what the recipe answers without this. Out: that answer with one Proposal per step function. It
 changes all files between the read and the look. A look that few batches make reads there; one of each batch has to be
 able to wait as any other read of its loop. `checked`: who else gets the values is followed by names.
 """
@@ -62,9 +62,9 @@ def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Members]:
     groups: dict[cst.FunctionDef, Members] = {}
     for site, target in matched(request, "read")[0]:
         function = _function_without_loop(request.source, site.node)
-        if function is not None and site.line in left and is_item(site.node):
-            if not request.source.kept_by_comment(site.statement):
-                groups.setdefault(function, []).append((site, target))
+        kept = request.source.kept_by_comment(site.statement)
+        if function is not None and site.line in left and is_item(site.node) and not kept:
+            groups.setdefault(function, []).append((site, target))
     yield from groups.values()
 
 
@@ -88,7 +88,7 @@ def _proposal(request: RecipeRequest, carried: Carried, members: Members, ask: A
         edit="defer-read",
         tier="safe",
         location=request.place(members[0][0].node, members[0][0].function),
-        reason=_reason(carried, members),
+        reason=_reason(carried),
         evidence=evidence([stall for _, target in members for stall in target.stalls]),
         splices=tuple(changes.get(request.source, ())),
         covers=tuple(request.place(call) for call, source in carried.reads.items() if source is request.source),
@@ -104,7 +104,7 @@ def _proposal(request: RecipeRequest, carried: Carried, members: Members, ask: A
             own = replace(nested, **{name: getattr(own, name) for name in kept}) if source in files else own
         else:
             others.append((source.path, nested))
-    reason = joined("; ", [_reason(carried, members), *([waiting.reason] if waiting is not None else [])])
+    reason = joined("; ", [_reason(carried), *([waiting.reason] if waiting is not None else [])])
     own = replace(own, reason=reason, elsewhere=tuple(others))
     for unproved in (*_unproved(carried), *([waiting.unproved] if waiting is not None and waiting.unproved else [])):
         own = own.as_checked(unproved)
@@ -114,7 +114,11 @@ def _proposal(request: RecipeRequest, carried: Carried, members: Members, ask: A
 def _check(request: RecipeRequest, carried: Carried) -> None:
     """Raise `Blocked` where no loop calls the functions, where a file owns its waits, or where nothing is gained."""
     if not carried.loops:
-        raise Blocked(None, say("it is not in a loop of its own function, and no loop calls it by a name that can be followed"), RETURN_TENSOR)
+        raise Blocked(
+            None,
+            say("it is not in a loop of its own function, and no loop calls it by a name that can be followed"),
+            RETURN_TENSOR,
+        )
     for source in dict.fromkeys([*carried.reads.values(), *carried.loops.values()]):
         check_framework(source.names, reads=True)
         for sign, meaning in wait_dependents.signs(source, "read"):
@@ -126,7 +130,10 @@ def _check(request: RecipeRequest, carried: Carried) -> None:
             read = read_of(node)
             stays = read is not None and read.kind in ("item", "tolist", "numpy") and node not in carried.reads
             if stays and _is_certain(source, node):
-                told = say("the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=source.line(node))
+                told = say(
+                    "the wait in line {line} stays in each batch, right beside it: nothing would be gained",
+                    line=source.line(node),
+                )
                 raise Blocked(None, told, say("take that wait out first"))
 
 
@@ -177,7 +184,9 @@ def _waiting(
     waiting = {sites[number].line for one in answer.proposals for number in one.sites}
     if len(answer.proposals) == 1 and lines <= waiting:
         return answer.proposals[0]
-    obstacle = answer.declined[0].obstacle if answer.declined else say("the value decides what the same batch does next")
+    obstacle = (
+        answer.declined[0].obstacle if answer.declined else say("the value decides what the same batch does next")
+    )
     told = say("{place} looks at it in each batch: {obstacle}", place=place(source, often[0].node), obstacle=obstacle)
     raise Blocked(None, told, RETURN_TENSOR)
 
@@ -197,7 +206,9 @@ def _splices(carried: Carried) -> dict[SourceFile, list[Splice]]:
         out.setdefault(look.source, []).append(Splice(start, end, text))
     for last in carried.lasts.values():
         line = loop_lines.line_after(last.source, last.loop)
-        text = f"{last.source.indentation(last.loop)}{last.name} = {_numbers(carried, last.source, last.name, last.shape)}"
+        text = (
+            f"{last.source.indentation(last.loop)}{last.name} = {_numbers(carried, last.source, last.name, last.shape)}"
+        )
         out.setdefault(last.source, []).append(loop_lines.whole_line(last.source, line, text))
     return out
 
@@ -233,7 +244,7 @@ def _numbers(carried: Carried, source: SourceFile, text: str, shape: Shape) -> s
 # ------------------------------------------------------------------------------------------------------ words
 
 
-def _reason(carried: Carried, members: Members) -> str:
+def _reason(carried: Carried) -> str:
     values = say_count("{count} value", "{count} values", len(carried.reads))
     names = ", ".join(f"`{name}`" for name in carried.givers)
     looks = [place(look.source, look.node) for look in carried.looks]

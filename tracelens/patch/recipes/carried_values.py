@@ -95,17 +95,17 @@ class Carried(Contents):
         elif isinstance(parent, cst.Return):
             self._returned(source, node, shape)
         elif isinstance(parent, cst.Assign) and len(parent.targets) == 1:
-            self._assigned(source, parent.targets[0].target, node, shape)
-        elif isinstance(parent, cst.DictElement) and parent.value is node and shape == VALUE:
-            self._dict(source, parent, node)
-        elif isinstance(parent, cst.StarredDictElement) and shape == DICT:
-            self._dict(source, parent, node)
+            self._assigned(source, parent.targets[0].target, shape)
+        elif (isinstance(parent, cst.DictElement) and parent.value is node and shape == VALUE) or (
+            isinstance(parent, cst.StarredDictElement) and shape == DICT
+        ):
+            self._dict(source, parent)
         elif isinstance(parent, cst.Element) and isinstance(source.parent(parent), cst.Tuple) and shape == VALUE:
             self._one_of_several(source, cst.ensure_type(source.parent(parent), cst.Tuple), parent)
         elif not self._part(source, node, parent, shape):
             self._look(source, node, shape)
 
-    def _dict(self, source: SourceFile, element: cst.BaseDictElement, node: cst.CSTNode) -> None:
+    def _dict(self, source: SourceFile, element: cst.BaseDictElement) -> None:
         made = source.parent(element)
         if isinstance(made, cst.Dict):
             self.entries(source, made)
@@ -121,8 +121,10 @@ class Carried(Contents):
             raise UsedAtOnce(None, told, RETURN_TENSOR)
         parent = source.parent(node)
         stored = isinstance(parent, (cst.AugAssign, cst.AnnAssign, cst.NamedExpr)) and parent.target is node
-        if stored or isinstance(parent, (cst.Del, cst.Return, cst.Yield)) or (
-            isinstance(parent, cst.AugAssign) and shape != VALUE
+        if (
+            stored
+            or isinstance(parent, (cst.Del, cst.Return, cst.Yield))
+            or (isinstance(parent, cst.AugAssign) and shape != VALUE)
         ):
             self._stop(source, node)
         if shape != VALUE:
@@ -135,7 +137,9 @@ class Carried(Contents):
         if not isinstance(call, cst.Call):
             return self._look(source, node, shape)
         func, alone = call.func, isinstance(source.parent(call), cst.Expr)
-        if dotted(func) == "dict" and ((argument.keyword and shape == VALUE) or (argument.star == "**" and shape == DICT)):
+        if dotted(func) == "dict" and (
+            (argument.keyword and shape == VALUE) or (argument.star == "**" and shape == DICT)
+        ):
             self.entries(source, call)
             return self._once(source, call, DICT)
         if dotted(func) == "len" and shape != VALUE:
@@ -166,7 +170,11 @@ class Carried(Contents):
         function = function_around(source, node)
         returns = [one for one in own_nodes(function) if isinstance(one, cst.Return)] if function is not None else []
         if function is None or (len(returns) > 1 and shape != DICT) or not always_returns(function.body):
-            raise Blocked(None, say("{place}: the function returns at several places, or not always", place=place(source, node)), RETURN_TENSOR)
+            raise Blocked(
+                None,
+                say("{place}: the function returns at several places, or not always", place=place(source, node)),
+                RETURN_TENSOR,
+            )
         for one in returns:
             if one.value not in self._held and shape == DICT:
                 self._starts_again(source, one)
@@ -195,7 +203,9 @@ class Carried(Contents):
         if isinstance(source.parent(call), cst.Expr):
             return
         statement = source.parent(call)
-        target = statement.targets[0].target if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
+        target = (
+            statement.targets[0].target if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
+        )
         parts = target.elements if isinstance(target, cst.Tuple) else ()
         plain = number < len(parts) and not any(isinstance(one, cst.StarredElement) for one in parts)
         if not plain or not isinstance(parts[number].value, cst.Name):
@@ -218,7 +228,7 @@ class Carried(Contents):
         self._held.add(made)
         return self._returned(source, made, VALUE, list(made.elements).index(part))
 
-    def _assigned(self, source: SourceFile, target: cst.BaseExpression, node: cst.BaseExpression, shape: Shape) -> None:
+    def _assigned(self, source: SourceFile, target: cst.BaseExpression, shape: Shape) -> None:
         if isinstance(target, cst.Name):
             self.named(source, target, shape)
         elif isinstance(target, cst.Subscript) and isinstance(target.value, cst.Name) and shape == VALUE:
@@ -235,7 +245,7 @@ class Carried(Contents):
     def named(self, source: SourceFile, name: cst.Name, shape: Shape) -> None:
         """Follow all that means the same variable."""
         if name in self._done:
-            return
+            return None
         parameter = function_around(source, name)
         if parameter is not None and is_parameter(parameter, name.value):
             return self._parameter(source, parameter, name.value, shape)
@@ -266,13 +276,17 @@ class Carried(Contents):
 
     def _last(self, source: SourceFile, found: tuple[cst.Name, ...], name: cst.Name, shape: Shape) -> Loop | None:
         """The loop that fills a name that is bound above it, and in which nobody looks at it."""
-        loop = next((one for one in source.ancestors(name) if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None)
+        loop = next(
+            (one for one in source.ancestors(name) if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None
+        )
         if not isinstance(loop, (cst.For, cst.While)) or loop.orelse is not None or shape == VALUE:
             return None
         start, end = source.span(loop)
         inside = [one for one in found if start <= source.span(one)[0] < end]
         behind = [one for one in found if source.span(one)[0] >= end]
-        outer = next((one for one in source.ancestors(loop) if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None)
+        outer = next(
+            (one for one in source.ancestors(loop) if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None
+        )
         first = source.span(outer)[0] if isinstance(outer, (cst.For, cst.While)) else 0
         bound = any(binding(source, one) is not None and first <= source.span(one)[0] < start for one in found)
         if not bound or not behind or not all(only_fills(source, one) for one in inside):
@@ -308,7 +322,7 @@ class Carried(Contents):
         if shape == VALUE:
             return False
         if isinstance(parent, cst.Attribute) and parent.value is node:
-            return self._method(source, node, parent, shape)
+            return self._method(source, parent, shape)
         if isinstance(parent, cst.Subscript) and parent.value is node:
             self._subscript(source, node, parent, shape)
             return True
@@ -319,7 +333,7 @@ class Carried(Contents):
         truth = isinstance(parent, (cst.If, cst.While)) and parent.test is node
         return truth or (isinstance(parent, cst.UnaryOperation) and isinstance(parent.operator, cst.Not))
 
-    def _method(self, source: SourceFile, node: cst.BaseExpression, attribute: cst.Attribute, shape: Shape) -> bool:
+    def _method(self, source: SourceFile, attribute: cst.Attribute, shape: Shape) -> bool:
         name, call = attribute.attr.value, source.parent(attribute)
         if not isinstance(call, cst.Call) or call.func is not attribute:
             return False
@@ -349,9 +363,15 @@ class Carried(Contents):
         elif shape != DICT:
             self._look(source, node, shape)
         elif isinstance(key, str) and not self.renamed and key not in self.keys and self.others:
-            raise Blocked(None, say("{place}: what `{key}` is cannot be told", place=place(source, parent), key=key), RETURN_TENSOR)
+            raise Blocked(
+                None,
+                say("{place}: what `{key}` is cannot be told", place=place(source, parent), key=key),
+                RETURN_TENSOR,
+            )
         elif self.others and (self.renamed or not isinstance(key, str)):
-            told = say("{place}: `{code}` may be a number or a tensor", place=place(source, parent), code=source.code(parent))
+            told = say(
+                "{place}: `{code}` may be a number or a tensor", place=place(source, parent), code=source.code(parent)
+            )
             raise Blocked(None, told, RETURN_TENSOR)
         else:
             self._used(source, parent, VALUE)

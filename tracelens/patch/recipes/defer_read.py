@@ -6,7 +6,7 @@ In: a RecipeRequest. Out: one Proposal per loop. The statements run later, in or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import libcst as cst

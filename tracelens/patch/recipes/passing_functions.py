@@ -22,9 +22,10 @@ def function_called(source: SourceFile, call: cst.Call) -> tuple[SourceFile, cst
     found = source.names.functions.get(last, ())
     home = source
     if not found and not owner:
-        path = imported(source, last)
-        if path is None:
+        came = imported(source, last)
+        if came is None:
             return None
+        path, last = came
         try:
             home = parse(path, path.relative_to(source.root).as_posix(), path.read_bytes(), path)
         except (Unreadable, OSError):
@@ -32,7 +33,7 @@ def function_called(source: SourceFile, call: cst.Call) -> tuple[SourceFile, cst
         found = home.names.functions.get(last, ())
     if owner:
         mine = class_around(source, call)
-        found = [one for one in found if class_around(source, one) is mine]
+        found = tuple(one for one in found if class_around(source, one) is mine)
     return (home, found[0]) if len(found) == 1 else None
 
 
