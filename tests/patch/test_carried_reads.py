@@ -293,7 +293,11 @@ def test_a_step_that_needs_its_values_itself_stays(name: str, tmp_path: Path) ->
 
 
 IMPORTS = {
-    "by another name": ("from trainer import Trainer as Other\nTrainer = None", "Other(model, optimizer, criterion)", True),
+    "by another name": (
+        "from trainer import Trainer as Other\nTrainer = None",
+        "Other(model, optimizer, criterion)",
+        True,
+    ),
     "all names": ("from trainer import *", "Trainer(model, optimizer, criterion)", True),
     "the module": ("import trainer as steps", "steps.Trainer(model, optimizer, criterion)", True),
     "from a third file": ("from third import Trainer", "Trainer(model, optimizer, criterion)", True),
@@ -306,7 +310,9 @@ IMPORTS = {
 @pytest.mark.parametrize("name", IMPORTS)
 def test_objects_made_in_other_ways_are_found_or_the_step_stays(name: str, tmp_path: Path) -> None:
     imports, made, _ = IMPORTS[name]
-    third = "from trainer import Trainer\nclass Longer(Trainer):\n    pass\ndef made(*parts):\n    return Trainer(*parts)\n"
+    third = (
+        "from trainer import Trainer\nclass Longer(Trainer):\n    pass\ndef made(*parts):\n    return Trainer(*parts)\n"
+    )
     loop = "    for step, (x, y) in enumerate(loader):\n        print(step, trainer.train_step(x, y))\n"
     main = script(MAIN.format(imports=imports, loop=loop).replace("Trainer(model, optimizer, criterion)", made, 1))
     (tmp_path / "third.py").write_text(third)
@@ -315,3 +321,66 @@ def test_objects_made_in_other_ways_are_found_or_the_step_stays(name: str, tmp_p
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "third.py").write_text(third)
     assert_two_same(tmp_path, trainer_with("a dict"), main, patch)
+
+
+ATTRIBUTE = TRAINER.replace(
+    "        STEP_RESULT\n",
+    """        self.last = loss.item()  # fires
+    def show(self, step):
+        print(step, f'{self.last:.4f}', self.last, isinstance(self.last, float))
+""",
+)
+SHOWS = {
+    "every N": "if step % 4 == 0:\n            trainer.show(step)",
+    "every N, by the loop itself": "if step % 4 == 0:\n            print(json.dumps(trainer.last))",
+}
+LOOKS_OFTEN = {
+    "in each batch": ("        trainer.show(step)\n", "", "looks at the value"),
+    "it decides": ("        if trainer.last < 0.5:\n            break\n", "", "looks at it in each batch"),
+    "a subclass looks": (
+        "        pass\n",
+        "class Louder(Trainer):\n    def forward(self, x, y):\n        print(getattr(self, 'steps'), self.last)\n"
+        "        return super().forward(x, y)\n",
+        "",
+    ),
+    "it starts as a number": ("        pass\n", "Trainer.last = 0.0\n", "cannot be followed"),
+    "all of the object is stored": (
+        "        pass\n",
+        "def kept(trainer):\n    return vars(trainer)\n",
+        "all that is in the object",
+    ),
+    "it is looked up by a text": (
+        "        pass\n",
+        "def kept(trainer):\n    return getattr(trainer, 'last')\n",
+        "as a text",
+    ),
+    "an object that is not known": ("        pass\n", "def kept(one):\n    return one.last\n", "cannot be told"),
+}
+
+
+@pytest.mark.parametrize("name", SHOWS)
+def test_an_attribute_is_read_where_it_is_shown_now_and_then(name: str, tmp_path: Path) -> None:
+    loop = f"    for step, (x, y) in enumerate(loader):\n        trainer.train_step(x, y)\n        {SHOWS[name]}\n"
+    main = script(MAIN.format(imports="from trainer import Trainer", loop=loop), batches=12)
+    patch = patch_of_two(tmp_path, ATTRIBUTE, main)
+    assert [(hunk.edit, hunk.tier) for hunk in patch.hunks] == [("defer-read", "checked")]
+    assert_two_same(tmp_path, ATTRIBUTE, main, patch)
+
+
+@pytest.mark.parametrize("name", LOOKS_OFTEN)
+def test_an_attribute_stays_that_is_looked_at_in_each_batch_or_in_an_unknown_way(name: str, tmp_path: Path) -> None:
+    line, more, words = LOOKS_OFTEN[name]
+    loop = f"    for step, (x, y) in enumerate(loader):\n        trainer.train_step(x, y)\n{line}"
+    main = script(MAIN.format(imports="from trainer import Trainer\n" + more, loop=loop), batches=12)
+    patch = patch_of_two(tmp_path, ATTRIBUTE, main)
+    assert patch.hunks == ()
+    assert all(words in one.obstacle for one in patch.declined), [one.obstacle for one in patch.declined]
+
+
+def test_a_hunk_that_is_not_asked_for_leaves_both_files(tmp_path: Path) -> None:
+    main = script(MAIN.format(imports="from trainer import Trainer", loop=LOOPS["each step"]))
+    step = trainer_with("a dict")
+    whole = patch_of_two(tmp_path, step, main)
+    edits = (Edit("defer-read", locations=fired(step, path="trainer.py"), interval=10),)
+    for options in (PatchOptions(skip=tuple(hunk.id for hunk in whole.hunks)), PatchOptions(checked=False)):
+        assert make(tmp_path, tmp_path / "train.py", edits, (), options).files == ()

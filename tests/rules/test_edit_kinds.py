@@ -46,6 +46,7 @@ HELPERS = {
     "arguments",
     "build",
     "called_helpers",
+    "carried_attributes",
     "carried_contents",
     "carried_forms",
     "carried_looks",

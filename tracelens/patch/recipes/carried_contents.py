@@ -13,7 +13,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop
 from tracelens.patch.loop.sites import tensor_names
 from tracelens.patch.recipes.carried_forms import (
     function_around,
@@ -37,6 +37,29 @@ class Shape:
 
 
 VALUE, DICT = Shape("value"), Shape("dict")
+
+
+class UsedAtOnce(Blocked):
+    """The function itself needs the number of a read: nobody else gets it there."""
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """An expression whose numbers are needed."""
+
+    source: SourceFile
+    node: cst.BaseExpression
+    shape: Shape
+
+
+@dataclass(frozen=True, eq=False)
+class LastValue:
+    """A name that a loop fills, and of which nobody looks at anything before the loop is over."""
+
+    source: SourceFile
+    loop: Loop
+    name: str
+    shape: Shape
 
 
 @dataclass(eq=False)

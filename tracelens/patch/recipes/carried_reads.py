@@ -22,14 +22,16 @@ from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, check_framework, 
 from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
-from tracelens.patch.recipes.carried_contents import DICT, VALUE, Shape
+from tracelens.patch.recipes.carried_contents import DICT, VALUE, Look, Shape, UsedAtOnce
 from tracelens.patch.recipes.carried_forms import function_around, is_item
-from tracelens.patch.recipes.carried_values import Carried, Look, UsedAtOnce
-from tracelens.patch.recipes.project_calls import place
+from tracelens.patch.recipes.carried_values import Carried
+from tracelens.patch.recipes.project_calls import NeverCalled, calls_of, place
 
 Ask = Callable[[RecipeRequest], RecipeAnswer]
 Members = list[tuple[Site, Target]]
 _CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.For, cst.While)
+_DEPTH = 2
+"""Functions between the loop and one that looks; there are hardly ever more."""
 _NUMBERS = "{name: value.item() for name, value in %s.items()}"
 _NUMBERS_AMONG_OTHERS = "{name: value.item() if torch.is_tensor(value) else value for name, value in %s.items()}"
 
@@ -161,8 +163,28 @@ def _is_frequent(carried: Carried, look: Look) -> bool:
     function = function_around(source, look.node)
     if any(function_around(source, loop) is function for loop in loops):
         return False
+    if function is not None and _is_called_rarely(source, function, _DEPTH):
+        return False
     told = say("{place} looks at the value in each call", place=place(source, look.node))
     raise Blocked(None, told, RETURN_TENSOR)
+
+
+def _is_called_rarely(source: SourceFile, function: cst.FunctionDef, depth: int) -> bool:
+    """Whether all calls of a function are below a condition that few batches meet, or outside of loops."""
+    try:
+        calls = calls_of(source, function)
+    except NeverCalled:
+        return True
+    for found in calls:
+        file = found.source
+        around = function_around(file, found.call)
+        loop = next((one for one in file.ancestors(found.call) if isinstance(one, (cst.For, cst.While))), None)
+        if loop is not None and function_around(file, loop) is around:
+            if not facts_of(file, loop).in_rare_branch(found.call):
+                return False
+        elif around is not None and not (depth and _is_called_rarely(file, around, depth - 1)):
+            return False
+    return True
 
 
 def _waiting(

@@ -16,11 +16,13 @@ from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, own_nodes
 from tracelens.patch.recipes import carried_looks
-from tracelens.patch.recipes.carried_contents import DICT, VALUE, Contents, Shape
+from tracelens.patch.recipes.carried_attributes import mentions
+from tracelens.patch.recipes.carried_contents import DICT, VALUE, Contents, LastValue, Look, Shape, UsedAtOnce
 from tracelens.patch.recipes.carried_forms import (
     always_returns,
     binding,
     function_around,
+    is_item,
     is_label,
     is_parameter,
     is_target,
@@ -33,29 +35,6 @@ from tracelens.patch.recipes.project_calls import calls_of, place, used_calls_of
 
 _SILENT = frozenset({"keys", "clear"})
 """Methods of a dict that look at none of its values."""
-
-
-class UsedAtOnce(Blocked):
-    """The function itself needs the number of a read: nobody else gets it there."""
-
-
-@dataclass(frozen=True, eq=False)
-class Look:
-    """An expression whose numbers are needed."""
-
-    source: SourceFile
-    node: cst.BaseExpression
-    shape: Shape
-
-
-@dataclass(frozen=True, eq=False)
-class LastValue:
-    """A name that a loop fills, and of which nobody looks at anything before the loop is over."""
-
-    source: SourceFile
-    loop: Loop
-    name: str
-    shape: Shape
 
 
 @dataclass(eq=False)
@@ -236,9 +215,29 @@ class Carried(Contents):
             if not self._is_dict(source, target.value):
                 self._stop(source, target)
             self.named(source, target.value, DICT)
+        elif isinstance(target, cst.Attribute) and shape == VALUE:
+            self._attribute(source, target)
         else:
             told = say("{place} keeps it in `{name}`", place=place(source, target), name=source.code(target))
             raise Blocked(None, told, RETURN_TENSOR)
+
+    def _attribute(self, source: SourceFile, attribute: cst.Attribute) -> None:
+        """An object that keeps the last value, until somebody asks for it."""
+        function = function_around(source, attribute)
+        if function is None or attribute in self._done:
+            return
+        self.givers[function.name.value] = None
+        found = mentions(source, attribute)
+        self._done |= {one.node for one in found}
+        for called in used_calls_of(source, function):
+            self._around(called.source, called.call)
+        for one in found:
+            if one.stored is None:
+                self._used(one.source, one.node, VALUE)
+            elif is_item(one.stored.value):
+                self._keep(one.source, cst.ensure_type(one.stored.value, cst.Call))
+            else:
+                self._stop(one.source, one.node)
 
     # ------------------------------------------------------------------------------------------- what names mean
 

@@ -24,6 +24,10 @@ MAX_FILES = 20
 _MODULE_METHODS = frozenset({"train", "eval", "step", "forward", "update", "test"})
 
 
+class NeverCalled(Blocked):
+    """Nothing in the project calls the function; a library may."""
+
+
 @dataclass(frozen=True)
 class ProjectCall:
     """A call, in the file where it stands."""
@@ -45,6 +49,11 @@ def used_calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[Projec
 def calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[ProjectCall, ...]:
     """All calls of a plain function or method."""
     return _found(source, function, _wanted(source, function, False))
+
+
+def is_object(file: SourceFile, receiver: cst.BaseExpression, home: SourceFile, owner: cst.ClassDef) -> bool | None:
+    """Whether an object is of a class; None where that cannot be told."""
+    return _is_mine(file, receiver, _family(home, owner))
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,14 +100,14 @@ def _found(source: SourceFile, function: cst.FunctionDef, wanted: _Wanted) -> tu
     wanted = replace(wanted, only=definitions == 1 and "_" in name)
     found = tuple(call for one in files for call in _calls_in(one, wanted))
     if not found:
-        raise Blocked(None, say("nothing in the project calls `{name}`", name=name), RETURN_TENSOR)
+        raise NeverCalled(None, say("nothing in the project calls `{name}`", name=name), RETURN_TENSOR)
     return found
 
 
 def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
     """The files that can have an object of this one, and a word: this one first. `Blocked` where there are too many."""
     project, word = source.effects.project, re.compile(rf"\b{re.escape(name)}\b")
-    known = [(path, project.file(path)) for path in _near(source) if path != source.path]
+    known = [(path, project.file(path)) for path in near(source) if path != source.path]
     others = [path for path, file in known if file is not None and word.search(file.text)]
     if len(others) > MAX_FILES or not project.complete:
         raise Blocked(None, say("too many files have the name `{name}`", name=name), RETURN_TENSOR)
@@ -109,7 +118,7 @@ def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
     return (source, *parsed)
 
 
-def _near(source: SourceFile) -> tuple[Path, ...]:
+def near(source: SourceFile) -> tuple[Path, ...]:
     """The files that import this one, and all that these and this one import."""
     project = source.effects.project
     importers = project.importers(source.path)
@@ -123,7 +132,7 @@ def class_around(source: SourceFile, node: cst.CSTNode) -> cst.ClassDef | None:
 def _family(source: SourceFile, owner: cst.ClassDef) -> frozenset[str]:
     """The names of all classes that are made of a class or that it is made of, in the files near it."""
     bases: dict[str, set[str]] = {}
-    for path in (source.path, *_near(source)):
+    for path in (source.path, *near(source)):
         file = source.effects.project.file(path)
         for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
             if isinstance(node, ast.ClassDef):
@@ -152,7 +161,7 @@ def _calls_in(file: SourceFile, wanted: _Wanted) -> Iterator[ProjectCall]:
     name, owner = wanted.name, wanted.owner
     for node in walk(file.module):
         if isinstance(node, cst.SimpleString) and node.evaluated_value == name:
-            if _is_looked_up(file, node):
+            if is_looked_up(file, node):
                 raise Blocked(
                     None, say("{place} has `{name}` as a text", place=place(file, node), name=name), RETURN_TENSOR
                 )
@@ -176,7 +185,8 @@ def _looks_up(file: SourceFile) -> bool:
     return False
 
 
-def _is_looked_up(file: SourceFile, text: cst.SimpleString) -> bool:
+def is_looked_up(file: SourceFile, text: cst.SimpleString) -> bool:
+    """Whether a text may be the name by which something is looked up."""
     argument = file.parent(text)
     call = file.parent(argument) if isinstance(argument, cst.Arg) else None
     return _looks_up(file) or (isinstance(call, cst.Call) and dotted(call.func) in ("getattr", "setattr", "hasattr"))
@@ -235,7 +245,7 @@ def _called(file: SourceFile, node: cst.Attribute, wanted: _Wanted) -> Iterator[
     """The call of a method: an attribute of the name, as far as its object can be of the class."""
     parent, name = file.parent(node), node.attr.value
     is_call = isinstance(parent, cst.Call) and parent.func is node
-    mine = _is_mine(file, node.value, wanted) if wanted.owner is not None else False
+    mine = _is_mine(file, node.value, wanted.family) if wanted.owner is not None else False
     mine = True if mine is None and wanted.only else mine
     if mine is None and not (is_call and wanted.used and isinstance(file.parent(parent or node), cst.Expr)):
         if name in _MODULE_METHODS and not isinstance(node.value, cst.Name):
@@ -249,19 +259,19 @@ def _called(file: SourceFile, node: cst.Attribute, wanted: _Wanted) -> Iterator[
     yield ProjectCall(file, parent)
 
 
-def _is_mine(file: SourceFile, receiver: cst.BaseExpression, wanted: _Wanted) -> bool | None:
+def _is_mine(file: SourceFile, receiver: cst.BaseExpression, family: frozenset[str]) -> bool | None:
     """Whether an object is of the class; None where that cannot be told."""
     text = dotted(receiver)
     if text in ("self", "cls"):
         around = class_around(file, receiver)
-        return around is not None and around.name.value in wanted.family
+        return around is not None and around.name.value in family
     if isinstance(receiver, cst.Call):
-        return dotted(receiver.func) == "super" or _is_class(file, dotted(receiver.func), wanted)
+        return dotted(receiver.func) == "super" or _is_class(file, dotted(receiver.func), family)
     if not isinstance(receiver, cst.Name):
         return None
-    if (known := _is_class(file, text, wanted)) is not None and (known or text in file.names.classes):
+    if (known := _is_class(file, text, family)) is not None and (known or text in file.names.classes):
         return known
-    made = {_is_class(file, one, wanted) for one in _makers(file, receiver)}
+    made = {_is_class(file, one, family) for one in _makers(file, receiver)}
     return made.pop() if len(made) == 1 else None
 
 
@@ -285,17 +295,17 @@ def _makers(file: SourceFile, receiver: cst.Name) -> Iterator[str]:
             return
 
 
-def _is_class(file: SourceFile, made_by: str, wanted: _Wanted) -> bool | None:
+def _is_class(file: SourceFile, made_by: str, family: frozenset[str]) -> bool | None:
     """Whether a call of this name makes an object of the class; None for what cannot be told."""
     if not made_by:
         return None
     first, _, last = made_by.rpartition(".")
     if last in file.names.classes and not first:
-        return last in wanted.family
+        return last in family
     came = imported(file, last) if not first else None
     if came is not None:
         path, name = came
-        if name in wanted.family:
+        if name in family:
             return True
         return False if _defines(file, path, name) else None
     full = file.names.imports.get(made_by.partition(".")[0], "")
