@@ -292,6 +292,124 @@ def test_a_step_that_needs_its_values_itself_stays(name: str, tmp_path: Path) ->
     assert all(words in one.obstacle for one in patch.declined), [one.obstacle for one in patch.declined]
 
 
+TWICE = {
+    "filled by two loops": """
+    seen = {}
+    for x, y in loader:
+        seen.update(trainer.train_step(x, y))
+    for x, y in loader:
+        seen.update(trainer.train_step(x, y))
+    print(seen)
+    """,
+    "filled in each epoch": """
+    best = {}
+    for epoch in range(2):
+        seen = {'epoch': epoch}
+        print(seen)
+        for x, y in loader:
+            seen.update(trainer.train_step(x, y))
+        best.update(seen)
+        print(json.dumps(seen), json.dumps(best))
+    """,
+    "filled over epochs": """
+    seen, logs = {}, []
+    for epoch in range(2):
+        for x, y in loader:
+            seen.update(trainer.train_step(x, y))
+        print(json.dumps(seen))
+    """,
+    "a list over epochs": """
+    logs = []
+    for epoch in range(2):
+        for x, y in loader:
+            logs.append(trainer.train_step(x, y))
+        print(json.dumps(logs))
+    """,
+    "shown by a text of braces": """
+    for step, (x, y) in enumerate(loader):
+        log = trainer.train_step(x, y)
+        if step % 4 == 0:
+            print(f'{log} and {log["loss"]:.3f}')
+    """,
+    "a tensor beside it": """
+    for step, (x, y) in enumerate(loader):
+        log = trainer.train_step(x, y)
+        log['inputs'] = x
+        if step % 4 == 0:
+            print(log)
+    """,
+    "the mean of each key": """
+    sums = {'loss': 0.0, 'top': 0.0}
+    for step, (x, y) in enumerate(loader):
+        log = trainer.train_step(x, y)
+        for name, value in log.items():
+            sums[name] += value
+    print(sums)
+    """,
+    "left by an exception": """
+    seen = {}
+    try:
+        for step, (x, y) in enumerate(loader):
+            seen.update(trainer.train_step(x, y))
+            if step == 7:
+                raise ValueError
+    except ValueError:
+        pass
+    print(json.dumps(seen))
+    """,
+    "left early": """
+    seen = {}
+    for step, (x, y) in enumerate(loader):
+        seen.update(trainer.train_step(x, y))
+        if step == 7:
+            break
+    print(json.dumps(seen))
+    """,
+    "another key": """
+    for step, (x, y) in enumerate(loader):
+        log = trainer.train_step(x, y)
+        log['step'] = step
+        if step % 4 == 0:
+            print(log['step'], log['loss'])
+    """,
+    "by a helper": """
+    def one_step(x, y):
+        log = trainer.train_step(x, y)
+        log.update(batch=len(x))
+        return log
+    logs = []
+    for step, (x, y) in enumerate(loader):
+        logs.append(one_step(x, y))
+        if len(logs) == 5:
+            print(json.dumps(logs))
+            logs.clear()
+    """,
+    "a copy under another name": """
+    for step, (x, y) in enumerate(loader):
+        log = trainer.train_step(x, y)
+        other = log
+        other['loss'] = 1.0
+        if step % 4 == 0:
+            print(json.dumps(log), json.dumps(other))
+    """,
+    "two lists": """
+    losses, tops = [], []
+    for step, (x, y) in enumerate(loader):
+        log = trainer.train_step(x, y)
+        losses.append(log['loss'])
+        tops.append(log['top'])
+    print(sum(losses) / len(losses), max(tops), losses[-1], json.dumps(tops))
+    """,
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_what_is_patched_is_the_same_program(name: str, tmp_path: Path) -> None:
+    step = trainer_with("a dict")
+    main = script(MAIN.format(imports="from trainer import Trainer", loop=TWICE[name]), batches=12)
+    assert_two_same(tmp_path, step, main, patch_of_two(tmp_path, step, main))
+
+
 IMPORTS = {
     "by another name": (
         "from trainer import Trainer as Other\nTrainer = None",

@@ -50,6 +50,7 @@ HELPERS = {
     "carried_contents",
     "carried_forms",
     "carried_looks",
+    "carried_numbers",
     "carried_reads",
     "carried_values",
     "every_nth",

@@ -47,8 +47,8 @@ def mentions(source: SourceFile, attribute: cst.Attribute) -> tuple[Mention, ...
         told = say("{place} keeps it in `{name}`", place=place(source, attribute), name=source.code(attribute))
         raise Blocked(None, told, RETURN_TENSOR)
     project = source.effects.project
-    texts = {path: file.text for path in near(source) if (file := project.file(path)) is not None}
-    seen = next((path for path, text in texts.items() if _SEES_OTHERS.search(text)), None)
+    others = map(project.file, near(source))
+    seen = next((one.path for one in others if one is not None and _SEES_OTHERS.search(one.text)), None)
     if seen is not None:
         raise Blocked(None, say("{path} may see all that is in the object", path=seen.name), RETURN_TENSOR)
     out: list[Mention] = []

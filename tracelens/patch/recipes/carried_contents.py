@@ -11,10 +11,8 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop
-from tracelens.patch.loop.sites import tensor_names
 from tracelens.patch.recipes.carried_forms import (
     function_around,
     has_reads,
@@ -24,6 +22,7 @@ from tracelens.patch.recipes.carried_forms import (
     key_of,
     values,
 )
+from tracelens.patch.recipes.carried_numbers import may_be_tensor
 from tracelens.patch.recipes.passing_functions import function_called, parameter_of, renames
 from tracelens.patch.recipes.project_calls import place
 
@@ -130,7 +129,7 @@ class Contents:
             self._add_key(key)
             self.named(source, value, VALUE)
         elif value not in self._held:
-            if dotted(value) in tensor_names(source) or isinstance(value, (cst.Dict, cst.List, cst.Tuple)):
+            if may_be_tensor(source, value):
                 told = say("{place}: `{value}` is no number", place=place(source, value), value=source.code(value))
                 raise Blocked(None, told, RETURN_TENSOR)
             self.others[" ".join(source.code(value).split())] = None

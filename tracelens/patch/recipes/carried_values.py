@@ -47,6 +47,10 @@ class Carried(Contents):
     """The loops that call such a function."""
     givers: dict[str, None] = field(default_factory=dict)
     _bound: list[tuple[SourceFile, cst.Assign, Shape]] = field(default_factory=list)
+    _keyed: list[tuple[SourceFile, cst.Subscript]] = field(default_factory=list)
+    """Values that are taken out of a dict by a key; that has to be one of a tensor."""
+    _behind: set[cst.CSTNode] = field(default_factory=set)
+    """Places behind a loop that has the last values: these are numbers there."""
 
     def follow(self, source: SourceFile, call: cst.Call) -> None:
         """Follow a read, which keeps the tensor from now on."""
@@ -60,6 +64,11 @@ class Carried(Contents):
             source, node, shape = self._bound.pop()
             if node.value not in self._held:
                 self._starts(source, node.value, shape)
+        for source, asked in self._keyed:
+            key = key_of(asked)
+            if self.others and (self.renamed or not isinstance(key, str) or key not in self.keys):
+                told = say("{place}: `{code}` may be no tensor", place=place(source, asked), code=source.code(asked))
+                raise Blocked(None, told, RETURN_TENSOR)
 
     # --------------------------------------------------------------------------------- what becomes of a value
 
@@ -243,6 +252,8 @@ class Carried(Contents):
 
     def named(self, source: SourceFile, name: cst.Name, shape: Shape) -> None:
         """Follow all that means the same variable."""
+        if name in self._behind:
+            self._stop(source, name)
         if name in self._done:
             return None
         parameter = function_around(source, name)
@@ -288,8 +299,10 @@ class Carried(Contents):
         )
         first = source.span(outer)[0] if isinstance(outer, (cst.For, cst.While)) else 0
         bound = any(binding(source, one) is not None and first <= source.span(one)[0] < start for one in found)
-        if not bound or not behind or not all(only_fills(source, one) for one in inside):
+        caught = any(isinstance(one, cst.Try) for one in source.ancestors(loop))
+        if caught or not bound or not behind or not all(only_fills(source, one) for one in inside):
             return None
+        self._behind |= set(behind)
         self.lasts[loop, name.value] = LastValue(source, loop, name.value, shape)
         return loop
 
@@ -361,18 +374,8 @@ class Carried(Contents):
             self._used(source, parent, shape.part)
         elif shape != DICT:
             self._look(source, node, shape)
-        elif isinstance(key, str) and not self.renamed and key not in self.keys and self.others:
-            raise Blocked(
-                None,
-                say("{place}: what `{key}` is cannot be told", place=place(source, parent), key=key),
-                RETURN_TENSOR,
-            )
-        elif self.others and (self.renamed or not isinstance(key, str)):
-            told = say(
-                "{place}: `{code}` may be a number or a tensor", place=place(source, parent), code=source.code(parent)
-            )
-            raise Blocked(None, told, RETURN_TENSOR)
         else:
+            self._keyed.append((source, parent))
             self._used(source, parent, VALUE)
 
     def _passed(self, source: SourceFile, loop: cst.For | cst.CompFor, part: Shape) -> bool:
