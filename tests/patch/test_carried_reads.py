@@ -197,12 +197,14 @@ def test_both_files_change_together(name: str, loop: str, tmp_path: Path) -> Non
 
 STAYS = {
     "the loop decides by it": (
-        "    for x, y in loader:\n        log = trainer.train_step(x, y)\n        if log['loss'] < 1.0:\n            break\n",
+        "    for x, y in loader:\n        log = trainer.train_step(x, y)\n"
+        "        if log['loss'] < 1.0:\n            break\n",
         "",
     ),
     "the best one is kept": (
         "    best = 9.0\n    for x, y in loader:\n        log = trainer.train_step(x, y)\n"
-        "        best = min(best, log['loss'])\n        if best < 0.9:\n            optimizer.param_groups[0]['lr'] = 0.01\n",
+        "        best = min(best, log['loss'])\n        if best < 0.9:\n"
+        "            optimizer.param_groups[0]['lr'] = 0.01\n",
         "",
     ),
     "two callers, of which one trains by it": (
@@ -221,12 +223,14 @@ STAYS = {
     ),
     "somebody gets it, and it is used again": (
         "    kept = []\n    def keep(log):\n        kept.append(log)\n    for step, (x, y) in enumerate(loader):\n"
-        "        log = trainer.train_step(x, y)\n        if step % 4 == 0:\n            keep(log)\n            log['step'] = step\n"
+        "        log = trainer.train_step(x, y)\n        if step % 4 == 0:\n"
+        "            keep(log)\n            log['step'] = step\n"
         "    print(kept)\n",
         "is used again below",
     ),
     "a function of the loop has the name": (
-        "    log = {}\n    def show():\n        print(log)\n    for x, y in loader:\n        log = trainer.train_step(x, y)\n"
+        "    log = {}\n    def show():\n        print(log)\n    for x, y in loader:\n"
+        "        log = trainer.train_step(x, y)\n"
         "        show()\n",
         "cannot be told",
     ),
@@ -239,16 +243,20 @@ STAYS = {
         "itself",
     ),
     "a class above it has one as well": (
-        "    class Louder(Trainer):\n        def train_step(self, x, y):\n            return {'loss': 1.0, 'top': 2.0}\n"
-        "    trainer = Louder(model, optimizer, criterion)\n    for x, y in loader:\n        print(trainer.train_step(x, y))\n",
+        "    class Louder(Trainer):\n        def train_step(self, x, y):\n"
+        "            return {'loss': 1.0, 'top': 2.0}\n"
+        "    trainer = Louder(model, optimizer, criterion)\n    for x, y in loader:\n"
+        "        print(trainer.train_step(x, y))\n",
         "as well",
     ),
     "it is given further, to nobody that is known": (
-        "    def outer(x, y):\n        return trainer.train_step(x, y)\n    for x, y in loader:\n        print([outer][0](x, y))\n",
+        "    def outer(x, y):\n        return trainer.train_step(x, y)\n"
+        "    for x, y in loader:\n        print([outer][0](x, y))\n",
         "",
     ),
     "no text but a number is wanted for each": (
-        "    for x, y in loader:\n        log = trainer.train_step(x, y)\n        log['x'] = x\n        print(len(log))\n    print(log['x'])\n",
+        "    for x, y in loader:\n        log = trainer.train_step(x, y)\n"
+        "        log['x'] = x\n        print(len(log))\n    print(log['x'])\n",
         "",
     ),
 }
@@ -258,11 +266,13 @@ KEPT_BY_THE_STEP = {
         "keeps it in `self.last`",
     ),
     "it decides itself": (
-        "        log = {'loss': loss.item()}  # fires\n        if log['loss'] > 3:\n            raise ValueError\n        return log\n",
+        "        log = {'loss': loss.item()}  # fires\n        if log['loss'] > 3:\n"
+        "            raise ValueError\n        return log\n",
         "looks at the value in each call",
     ),
     "another read stays": (
-        "        if loss.item() > 30:\n            raise ValueError\n        return {'top': out.max().item()}  # fires\n",
+        "        if loss.item() > 30:\n            raise ValueError\n"
+        "        return {'top': out.max().item()}  # fires\n",
         "nothing would be gained",
     ),
     "an array": ("        return {'loss': np.array([1.0]).mean().item()}  # fires\n", "is an array"),
