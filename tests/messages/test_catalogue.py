@@ -51,6 +51,7 @@ OUT = {
     "patch/files/vendored.py": "written into the user's project",
     "patch/loop/stream_order.py": "code that is written",
     "patch/loop/thinned.py": "written into the user's script",
+    "patch/recipes/carried_reads.py": "code that is written",
     "patch/recipes/rare_call.py": "code that is written",
     "patch/recipes/returned_reads.py": "code that is written",
     "replay/edits.py": "names of operations, which are compared",

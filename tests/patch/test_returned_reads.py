@@ -130,6 +130,13 @@ STAYS = {
 }
 
 
+CARRIED = (
+    *("bound before the weights change", "named in a text", "with something around", "two reads of one memory"),
+    *("two reads of what a function changes", "two reads in the other order"),
+)
+"""Of these the tensor is taken where the read stood (`test_carried_reads`), which nobody has proved."""
+
+
 @pytest.mark.parametrize("name", WAITS)
 def test_the_value_is_read_by_the_loop_that_calls(name: str, tmp_path: Path) -> None:
     step, lines = WAITS[name]
@@ -147,8 +154,12 @@ def test_a_step_function_stays_where_its_value_is_needed_or_others_may_use_it(na
     step, lines = STAYS[name]
     text = script(step + LOOP.format(lines=lines), batches=4)
     patch = patch_of(tmp_path, text)
-    assert patch.empty
-    assert patch.declined
+    if name in CARRIED:
+        assert [hunk.tier for hunk in patch.hunks] == ["checked"]
+        assert_same(tmp_path, text, patch)
+    else:
+        assert patch.empty
+        assert patch.declined
 
 
 @pytest.mark.parametrize("first", ["running", "measure()", "keeper.grown()"])
@@ -179,10 +190,10 @@ def test_a_method_that_only_its_object_calls(tmp_path: Path) -> None:
 
 
 def test_a_step_function_that_another_file_knows_stays(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("from train import train_step\n")
+    (tmp_path / "other.py").write_text("from train import train_step\nif train_step(1, 2) > 0: print()\n")
     patch = patch_of(tmp_path, script(ONE + LOOP.format(lines="total += train_step(x, y)")))
     assert patch.empty
-    assert ["not in a loop of its own function" in one.obstacle for one in patch.declined] == [True]
+    assert ["other.py:2 looks at the value" in one.obstacle for one in patch.declined] == [True]
 
 
 def test_other_places_of_the_file_keep_their_hunks(tmp_path: Path) -> None:

@@ -121,6 +121,8 @@ class Proposal:
     """Places that it changes although Edits of other kinds declined them."""
     hoists: tuple[Splice, ...] = ()
     """Reads that move from a step function to its calls. `sites` are then numbered as in the file after that."""
+    elsewhere: tuple[tuple[Path, Proposal], ...] = ()
+    """What changes in other files together with this: all of it is made, or nothing."""
     unproved: str = ""
     """Of tier `checked`: what is not known, as one sentence without a full stop. See `as_checked`."""
 

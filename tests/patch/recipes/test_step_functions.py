@@ -88,7 +88,10 @@ def test_the_docstring_stays_first_and_sums_are_drained_where_they_are_shown(tmp
 
 STAYS = {
     "the loop shows the sum in each batch": (METHOD.replace("BREAK", "print(self.total)"), "in each batch"),
-    "the value is returned": (FUNCTION.replace("# fires\n", "\n    return loss.item()  # fires\n"), "returned"),
+    "the value is returned, beside a read that stays": (
+        FUNCTION.replace("# fires\n", "\n    return loss.item()  # fires\n"),
+        "right beside it",
+    ),
     "the step looks at it": (METHOD.replace("self.check()", "assert self.total['all'] < 1e9"), "same batch"),
     "the loop prints in each batch": (
         FUNCTION.replace("    if epoch", "    print(epoch)\n    if epoch"),

@@ -128,6 +128,9 @@ def _check_elements(comprehension: Comprehension, facts: LoopFacts) -> None:
     kept = {id(part) for one in _reads(comprehension) for part in walk(one.node)}
     own = _own(comprehension)
     for value in _elements(comprehension):
+        chosen = (part for part in walk(value) if isinstance(part, (cst.IfExp, cst.BooleanOperation)))
+        if any(True for part in chosen for _ in reads_in(part)):  # the others may have no such value
+            raise Blocked(comprehension, say("the comprehension reads some of its values only"), _BY_HAND)
         for part in walk(value):
             if id(part) in kept:
                 continue
@@ -180,8 +183,22 @@ def _is_whole(comprehension: Comprehension) -> bool:
 
 
 def _is_read(node: cst.BaseExpression) -> bool:
+    """A read, or one of what is a tensor: `value.item() if torch.is_tensor(value) else value`."""
+    if isinstance(node, cst.IfExp) and isinstance(node.orelse, cst.Name):
+        read = read_of(node.body)
+        own = read is not None and read.node is node.body and dotted(read.tensor) == node.orelse.value
+        return own and _asks_for_tensor(node.test, node.orelse.value)
     found = read_of(node)
     return found is not None and found.node is node
+
+
+def _asks_for_tensor(test: cst.BaseExpression, name: str) -> bool:
+    """`torch.is_tensor(value)`, `isinstance(value, torch.Tensor)`."""
+    if not isinstance(test, cst.Call) or not test.args or dotted(test.args[0].value) != name:
+        return False
+    kinds = [dotted(argument.value) for argument in test.args[1:]]
+    asked = dotted(test.func)
+    return (asked == "torch.is_tensor" and not kinds) or (asked == "isinstance" and kinds == ["torch.Tensor"])
 
 
 def _own(comprehension: Comprehension) -> frozenset[str]:

@@ -76,6 +76,8 @@ class _Draft:
 
 
 Row = tuple[_Draft, Proposal, Hunk]
+_Choice = tuple[_Draft, tuple[Proposal, ...]]
+"""A file with the proposals that are made in it."""
 
 
 class _Chosen(NamedTuple):
@@ -151,18 +153,20 @@ class _Project:
         return _Draft(source, names, targets, synchronize.merged(proposals), tuple(declined))
 
     def write(
-        self, chosen: Sequence[tuple[_Draft, tuple[Proposal, ...]]], hunks: Sequence[tuple[Proposal, Hunk]]
+        self, chosen: Sequence[_Choice], hunks: Sequence[tuple[Proposal, Hunk]]
     ) -> tuple[list[FilePatch], list[Hunk], list[Declined]]:
         """The files' new bytes, as far as they pass every check: where moved lines do not, with the other changes."""
         written: list[FilePatch] = []
         declined: list[Declined] = []
         kept: set[int] = set()
         helped = False
-        waiting = list(chosen)
+        waiting = self._with_elsewhere(chosen)
         while waiting:
             draft, proposals = waiting.pop(0)
             new = self._checked(draft, proposals)
             if isinstance(new, str):
+                if any(_touches(one, home, draft) for home, several in chosen for one in several):
+                    return self._write_without(draft, new, chosen, hunks)
                 moving = [one for one in proposals if one.sites or one.guards]
                 staying = tuple(one for one in proposals if one not in moving) if moving else ()
                 declined += [whole_file.given_up(one, new) for one in proposals if one not in staying]
@@ -175,6 +179,33 @@ class _Project:
             called = frozenset(name for file in written for name in vendored.calls(file.after))
             written += self._runtime(called)
         return written, [hunk for proposal, hunk in hunks if id(proposal) in kept], declined
+
+    def _with_elsewhere(self, chosen: Sequence[_Choice]) -> list[_Choice]:
+        """What is chosen by file, with what it changes in other files."""
+        out = {draft.source.path: (draft, proposals) for draft, proposals in chosen}
+        for draft, proposals in chosen:
+            for path, nested in (change for one in proposals for change in one.elsewhere):
+                if path not in out:
+                    shown = path.relative_to(self.root).as_posix()
+                    source = parse(path, shown, path.read_bytes(), self.script)
+                    out[path] = _Draft(source, source.names, {edit: [] for edit in draft.targets}, (), ()), ()
+                other, known = out[path]
+                out[path] = other, (*known, nested)
+        return list(out.values())
+
+    def _write_without(
+        self, draft: _Draft, wrong: str, chosen: Sequence[_Choice], hunks: Sequence[tuple[Proposal, Hunk]]
+    ) -> tuple[list[FilePatch], list[Hunk], list[Declined]]:
+        """The files without what would change this one together with others: it is made in all of them, or in none."""
+        declined: list[Declined] = []
+        left: list[_Choice] = []
+        for other, proposals in chosen:
+            gone = [one for one in proposals if _touches(one, other, draft)]
+            declined += [whole_file.given_up(one, wrong) for one in gone]
+            staying = tuple(one for one in proposals if one not in gone)
+            left += [(other, staying)] if staying else []
+        written, kept, given_up = self.write(left, hunks)
+        return written, kept, [*declined, *given_up]
 
     def _checked(self, draft: _Draft, proposals: Sequence[Proposal]) -> Rewritten | str:
         """The file with these proposals, or what is wrong with it."""
@@ -261,6 +292,12 @@ def _is_left(source: SourceFile, proposal: Proposal, left: Collection[tuple[Edit
     sites = find(source)
     lines: set[int | None] = {sites[number].line for number in proposal.sites} or {proposal.location.line}
     return None not in lines and all(any((kind, line) in left for kind in one_change(proposal.edit)) for line in lines)
+
+
+def _touches(proposal: Proposal, home: _Draft, draft: _Draft) -> bool:
+    """Whether a proposal changes several files, of which one is this."""
+    paths = {home.source.path, *(path for path, _ in proposal.elsewhere)}
+    return bool(proposal.elsewhere) and draft.source.path in paths
 
 
 def _moved(lines: Lines, line: int | None) -> int | None:

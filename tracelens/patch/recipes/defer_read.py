@@ -35,6 +35,7 @@ from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
 from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import (
+    carried_reads,
     host_memory,
     returned_reads,
     same_program,
@@ -57,6 +58,11 @@ FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it cos
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
+    """What waits in the loops of the file, and what its step functions give to the loops of others."""
+    return carried_reads.added(request, _in_loops(request), _propose)
+
+
+def _in_loops(request: RecipeRequest) -> RecipeAnswer:
     """The answer for the file as it is, where that is proved; else for one in which more waits, which is checked."""
     plain = _moved(request)
     if plain.proposals and not plain.declined and all(one.tier == "safe" for one in plain.proposals):
