@@ -23,7 +23,7 @@ def record(
     from tracelens.capture.window_plan import WindowPlan
     from tracelens.launch import supervisor
 
-    def started(launch: Any, boot: Path, on_poll: Any, on_start: Any = None) -> int:
+    def started(launch: Any, boot: Path, *_: Any) -> int:
         config = json.loads((boot / "config.json").read_text(encoding="utf-8"))
         log = folder / "record.log"
         good = arms.forked(lambda: _recorded(config, folder, arguments), RECORD_SECONDS, log, place)
