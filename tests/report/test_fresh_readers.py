@@ -6,7 +6,6 @@ import html as markup
 import re
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
