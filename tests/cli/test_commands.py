@@ -175,7 +175,7 @@ def test_a_bare_trace_can_be_recommended_but_not_applied(tmp_path: Path, capsys:
     script = tmp_path / "train.py"
     script.write_text(cases.SCRIPT)
     assert main(["apply", str(trace), "--script", str(script), "--dry-run"]) == 0
-    assert "+                ahead.record()" in said(capsys)
+    assert "+                batch_done.record()" in said(capsys)
     assert main(["apply", str(trace), "--script", str(script)]) == 2
     assert script.read_text() == cases.SCRIPT
 
