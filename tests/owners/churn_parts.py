@@ -9,16 +9,19 @@ Without a GPU the loop is small and empties nothing: it can be tried there, not 
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import statistics
+import sys
 import time
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.owners import by_turns
 
 PARTS = ("randn", "down", "gelu", "up", "loss", "zero_grad", "backward", "optimizer", "sync", "empty_cache")
 KINDS = ("plain", "mended", "sync", "both")
@@ -78,17 +81,5 @@ def measure(kind: str, steps: int) -> dict[str, float]:
     return medians | {"step": statistics.median(stamps[-1] - stamps[0] for stamps in each) / 1000}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    turns = [[kind, measure(kind, options.steps)] for _ in range(options.rounds) for kind in KINDS]
-    device = torch.cuda.get_device_name() if ON_GPU else "cpu"
-    options.out.write_text(json.dumps({"device": device, "turns": turns}, indent=1) + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(by_turns.main(__doc__, KINDS, measure))

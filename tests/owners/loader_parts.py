@@ -9,10 +9,9 @@ tells of `worker`, the twin in `gpu_untuned` is `ready`. Without a GPU the loop 
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import statistics
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,10 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.owners import by_turns
 
 KINDS = ("itself", "worker", "ready")
 WARM_UP, BATCH = 20, 64
@@ -64,17 +67,5 @@ def measure(kind: str, steps: int) -> dict[str, float]:
     return {name: statistics.median(each[WARM_UP:]) / 1e3 for name, each in (("loader", loading), ("step", took))}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    turns = [[kind, measure(kind, options.steps)] for _ in range(options.rounds) for kind in KINDS]
-    device = torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu"
-    options.out.write_text(json.dumps({"device": device, "turns": turns}, indent=1) + "\n")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(by_turns.main(__doc__, KINDS, measure))

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.owners.forked_runs import ForkedRuns  # noqa: E402
-from tracelens.verify.compare.times import T95  # noqa: E402
+from tests.owners.intervals import interval  # noqa: E402
 
 SIZES = ("small", "large")
 STEPS = {"small": 200, "large": 40, "only": 40}
@@ -212,8 +212,8 @@ def gain_interval(row: dict[str, Any], step_us: float) -> list[float] | None:
     turns = len(row["plain_us"]) // count
     each = [slice(number * turns, (number + 1) * turns) for number in range(count)]
     shares = [1 - statistics.fmean(row["mended_us"][part]) / statistics.fmean(row["plain_us"][part]) for part in each]
-    half = T95[min(count - 1, len(T95)) - 1] * statistics.stdev(shares) / count**0.5
-    return [step_us * (statistics.fmean(shares) + end) for end in (-half, half)]
+    known = interval(shares)
+    return [step_us * known[end] for end in ("low", "high")]
 
 
 def is_right(said: list[float], gain: float, interval: list[float] | None) -> bool:

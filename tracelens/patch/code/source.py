@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import libcst as cst
 
@@ -58,6 +59,9 @@ class Splice:
     end: int
     text: str
     rank: int = 0
+
+
+Kind = TypeVar("Kind", bound=cst.CSTNode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +186,12 @@ class SourceFile:
 
     def function_around(self, node: cst.CSTNode) -> str | None:
         """The name of the innermost function that holds a node."""
-        inner = next((one for one in self.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
+        inner = self.innermost(cst.FunctionDef, node)
         return inner.name.value if inner is not None else None
+
+    def innermost(self, kind: type[Kind], node: cst.CSTNode) -> Kind | None:
+        """The innermost node of a kind that holds a node."""
+        return next((one for one in self.ancestors(node) if isinstance(one, kind)), None)
 
     def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         current = self.parents.get(node)
@@ -229,6 +237,11 @@ def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> Sou
     if not same:
         raise Unreadable(say("cannot be written back byte for byte"))
     return SourceFile(path, shown, data, text, module, spans, entry)
+
+
+def parse_beside(source: SourceFile, path: Path) -> SourceFile:
+    """Another file of the same project, asked by itself. Raises `Unreadable`, or `OSError` where it is gone."""
+    return parse(path, path.relative_to(source.root).as_posix(), path.read_bytes(), path)
 
 
 def _check_syntax(shown: str, data: bytes) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracelens.patch.effects.file_text import SELF, FileText, Place
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import COMPREHENSIONS, nodes_of, parameters
 from tracelens.patch.effects.words import words
 
@@ -78,7 +79,11 @@ class FileHolders:
         out: dict[Place, set[Place]] = {}
         for code in self._codes:
             for node in nodes_of(code):  # type: ignore[arg-type]
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _name(node) not in PLAIN:
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Attribute)
+                    and last_name(node.func) not in PLAIN
+                ):
                     target = self.text.place(node.func.value, code)
                     handed = {one for part in _arguments(node) for one in self.held(part, code)}
                     if target is not None and handed:
@@ -137,7 +142,7 @@ class FileHolders:
             found = self.text.place(node, code)
             if found is not None and not (found.name in SETTINGS and found.attribute):
                 yield found
-        if isinstance(node, ast.Call) and _name(node) not in PLAIN:
+        if isinstance(node, ast.Call) and last_name(node.func) not in PLAIN:
             yield from (Place(function, RESULT) for function in self.text.called(node.func))
         for part in self._parts_of(node):
             yield from self._held(part, code)
@@ -146,7 +151,7 @@ class FileHolders:
         """The parts of an expression that its value may be or hold."""
         if isinstance(node, ast.Call):
             owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            return () if _name(node) in PLAIN else (*_arguments(node), *owner)
+            return () if last_name(node.func) in PLAIN else (*_arguments(node), *owner)
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
             return self.text.calls_in(node)
         if isinstance(node, COMPREHENSIONS):
@@ -190,10 +195,6 @@ class NamedHolders:
         if place.name in SELF:
             return place.owner is self.holders.text.family(self.code) and bool(place.attribute)
         return not place.attribute and self.holders.text.owner(place.name, self.code) is place.owner
-
-
-def _name(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:

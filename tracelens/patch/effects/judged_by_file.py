@@ -14,7 +14,7 @@ from tracelens.messages import say
 from tracelens.patch.effects.file_holders import PLAIN, RESULT, SETTINGS, FileHolders
 from tracelens.patch.effects.file_text import SELF, Place
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
-from tracelens.patch.effects.places import Loop, Span, function_of, nodes_in
+from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in
 from tracelens.patch.effects.reasons import CLOCKS, CODE, LINES, About, Reason, ReasonKind
 from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -82,7 +82,7 @@ class FileJudge:
         """What the statements do, by functions of the file, that is bound to the moment at which they stand."""
         functions = self._behind_moved
         for node in [*self._moved_calls, *_calls(functions)]:
-            name, owner = _name(node.func), _owner(node.func)
+            name, owner = last_name(node.func), _owner(node.func)
             at = node if node in self._moved_calls else self.statements[0]
             if name in _CLOCKS and (owner in _CLOCK_OWNERS or name == "elapsed_time"):
                 yield self._reason("moment", say("it {kind}", kind=CLOCK), at, CLOCKS)
@@ -270,7 +270,7 @@ def _changes(function: FunctionNode, number: int) -> bool:
     for node in ast.walk(function):
         inner: list[ast.expr] = []
         if isinstance(node, ast.Call):
-            name_of = _name(node.func)
+            name_of = last_name(node.func)
             inner = [node.func.value] if isinstance(node.func, ast.Attribute) and name_of not in PLAIN else []
             inner += [] if name_of in PLAIN | _COMPUTING else node.args
         elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
@@ -286,20 +286,15 @@ def _calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
 
 def _prints(call: ast.Call) -> bool:
     """Whether a call writes lines that people see."""
-    name, owner = _name(call.func), _owner(call.func)
+    name, owner = last_name(call.func), _owner(call.func)
     if isinstance(call.func, ast.Name):
         return name in _PRINTERS
     return owner in _LOGGERS and name in _OF_LOGGERS
 
 
-def _name(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-
-
 def _owner(called: ast.expr) -> str:
     """The last name before the method: `random` of `np.random.rand`."""
-    owner = called.value if isinstance(called, ast.Attribute) else None
-    return owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+    return last_name(called.value) if isinstance(called, ast.Attribute) else ""
 
 
 def _shown(node: ast.AST) -> str:

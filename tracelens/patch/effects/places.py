@@ -51,6 +51,13 @@ def position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
 
 
+def last_name(node: ast.AST | None) -> str:
+    """`compile` of `torch.compile` and of `model().compile`; "" of what is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def loop_at(tree: ast.AST, line: int, column: int | None = None) -> Loop | None:
     """The loop that starts there."""
     for node in _loops(tree):

@@ -14,6 +14,7 @@ from tracelens.patch.effects.kind import ARITHMETIC, ARRAY, NUMBER, OF_TENSORS, 
 from tracelens.patch.effects.kinds import Kinds
 from tracelens.patch.effects.memory import ANY_DATA, DATA, WEIGHTS, Objects, Unit, is_tensor
 from tracelens.patch.effects.objects import Activation, Callbacks, Module, Name, Thing, Unknown
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.raising import body_of, called_by, walk_without
 
 _SAME_NUMBERS = frozenset({"record_function", "profile", "nullcontext", "no_sync", "accumulate", "detect_anomaly"})
@@ -26,8 +27,7 @@ _SHOWS = ("builtins.", "logging.", "<list>.", "<logger>.", "<writer>.", "<tracke
 def sets_how_to_compute(item: ast.withitem) -> bool:
     """Whether a block changes what is computed in it: the type, or whether a result has a graph."""
     call = item.context_expr
-    func = call.func if isinstance(call, ast.Call) else call
-    return (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) not in _SAME_NUMBERS
+    return last_name(call.func if isinstance(call, ast.Call) else call) not in _SAME_NUMBERS
 
 
 def computes(

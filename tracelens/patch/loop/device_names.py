@@ -13,9 +13,10 @@ from typing import Literal
 
 from tracelens.patch.code import devices
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import ForwardPass, enclosing
 from tracelens.patch.loop.module_calls import module_calls
-from tracelens.patch.loop.project_trees import dotted, full_name, last_name, own_tree, project_trees
+from tracelens.patch.loop.project_trees import dotted, full_name, own_tree, project_trees
 
 Kind = Literal["device", "text", "other"]
 _TYPES = frozenset({"cuda", "cpu", "mps", "xpu"})

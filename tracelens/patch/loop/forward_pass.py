@@ -14,8 +14,9 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.module_calls import CHANGE_WEIGHTS, ModuleCalls, module_calls
-from tracelens.patch.loop.project_trees import above, dotted, full_name, last_name, own_tree, parents
+from tracelens.patch.loop.project_trees import above, dotted, full_name, own_tree, parents
 
 _GROWS = frozenset({"append", "extend", "insert", "update", "setdefault"})
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")

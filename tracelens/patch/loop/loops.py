@@ -96,7 +96,7 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
 
 def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
     """Why a place in a step function or a helper stays, and what to do: the loop that calls it, if the file has it."""
-    function = next((a for a in source.ancestors(node) if isinstance(a, cst.FunctionDef)), None)
+    function = source.innermost(cst.FunctionDef, node)
     by_hand = RETURN_TENSOR
     if function is None:
         return say("it is not in a loop of its own function"), say("move it into the training loop")

@@ -13,8 +13,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop.project_trees import full_name, last_name, project_trees
+from tracelens.patch.loop.project_trees import full_name, project_trees
 
 MOST_CALLS = 4
 """Functions that call one another before a module is called; deeper ones are not followed."""

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import ForwardPass, Unclear, forward_pass_of
 from tracelens.patch.loop.module_calls import KEEP_IT, MOST_CALLS, ModuleCalls, module_calls
-from tracelens.patch.loop.project_trees import above, dotted, full_name, last_name, project_trees
+from tracelens.patch.loop.project_trees import above, dotted, full_name, project_trees
 from tracelens.patch.loop.training_loops import FunctionNode, function_around, outermost_loop
 
 BY_HAND = say("do it where the model is made")

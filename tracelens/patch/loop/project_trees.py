@@ -59,13 +59,6 @@ def dotted(node: ast.AST | None) -> str:
     return ""
 
 
-def last_name(node: ast.AST | None) -> str:
-    """`compile` of `torch.compile` and of `model().compile`; "" of what is no name."""
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 @lru_cache(maxsize=PARSED_FILES)
 def _imports(tree: ast.Module) -> Mapping[str, str]:
     """What the names stand for that a file imports anywhere."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.device_names import device_type
 from tracelens.patch.loop.forward_pass import (
     ForwardPass,
@@ -26,7 +27,7 @@ from tracelens.patch.loop.forward_pass import (
     spans_lines,
 )
 from tracelens.patch.loop.loops import Blocked, check_framework
-from tracelens.patch.loop.project_trees import dotted, is_started, last_name, own_tree, project_trees
+from tracelens.patch.loop.project_trees import dotted, is_started, own_tree, project_trees
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
 

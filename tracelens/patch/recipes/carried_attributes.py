@@ -15,7 +15,8 @@ from tracelens.messages import say
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked
-from tracelens.patch.recipes.project_calls import class_around, files_with, is_looked_up, is_object, near, place
+from tracelens.patch.recipes.carried_forms import binding
+from tracelens.patch.recipes.project_calls import files_with, is_looked_up, is_object, near, place
 
 _SEES_ALL = re.compile(
     r"__dict__|\bvars\(|\bpickle\b|\bdeepcopy\(|(?<!def )\b(save|dump|copy)\(\s*self\b|__getattr|__setattr|__slots__"
@@ -35,14 +36,12 @@ class Mention:
     @property
     def stored(self) -> cst.Assign | None:
         """The statement that stores a value there."""
-        target = self.source.parent(self.node)
-        statement = self.source.parent(target) if isinstance(target, cst.AssignTarget) else None
-        return statement if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
+        return binding(self.source, self.node)
 
 
 def mentions(source: SourceFile, attribute: cst.Attribute) -> tuple[Mention, ...]:
     """All places that mean the attribute of such an object."""
-    owner, name = class_around(source, attribute), attribute.attr.value
+    owner, name = source.innermost(cst.ClassDef, attribute), attribute.attr.value
     if owner is None or dotted(attribute.value) != "self":
         told = say("{place} keeps it in `{name}`", place=place(source, attribute), name=source.code(attribute))
         raise Blocked(None, told, RETURN_TENSOR)

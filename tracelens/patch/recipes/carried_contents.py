@@ -14,7 +14,6 @@ from tracelens.messages import say
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop
 from tracelens.patch.recipes.carried_forms import (
-    function_around,
     has_reads,
     is_dict,
     is_item,
@@ -155,7 +154,7 @@ class Contents:
         raise Blocked(None, told, RETURN_TENSOR)
 
     def _is_dict(self, source: SourceFile, name: cst.Name) -> bool:
-        function = function_around(source, name)
+        function = source.innermost(cst.FunctionDef, name)
         if function is not None and is_parameter(function, name.value):
             return True
         given = list(values(source, name))

@@ -25,10 +25,6 @@ def is_item(node: cst.CSTNode) -> bool:
     return method and found is not None and found.kind == "item" and found.node is node
 
 
-def function_around(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
-    return next((one for one in source.ancestors(node) if isinstance(one, cst.FunctionDef)), None)
-
-
 def always_returns(body: cst.BaseSuite) -> bool:
     """Whether control comes to no end of a block: its last statement returns or raises, on every way."""
     last = body.body[-1]
@@ -60,9 +56,9 @@ def only_fills(source: SourceFile, node: cst.CSTNode) -> bool:
     return isinstance(call, cst.Call) and call.func is parent and isinstance(source.parent(call), cst.Expr)
 
 
-def binding(source: SourceFile, name: cst.Name) -> cst.Assign | None:
-    """The statement that gives a name its value by `name = …`."""
-    target = source.parent(name)
+def binding(source: SourceFile, place: cst.BaseExpression) -> cst.Assign | None:
+    """The statement that gives a name or an attribute its value by `name = …`."""
+    target = source.parent(place)
     statement = source.parent(target) if isinstance(target, cst.AssignTarget) else None
     return statement if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
 

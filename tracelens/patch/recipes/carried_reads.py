@@ -23,7 +23,7 @@ from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Look, Shape, UsedAtOnce
-from tracelens.patch.recipes.carried_forms import function_around, is_item
+from tracelens.patch.recipes.carried_forms import is_item
 from tracelens.patch.recipes.carried_values import Carried
 from tracelens.patch.recipes.project_calls import NeverCalled, calls_of, place
 
@@ -126,7 +126,7 @@ def _check(request: RecipeRequest, carried: Carried) -> None:
         for sign, meaning in wait_dependents.signs(source, "read"):
             told = say("the file {meaning}, and this read may be what keeps it safe", meaning=meaning)
             raise Blocked(sign if source is request.source else None, told, RETURN_TENSOR)
-    functions = {function_around(source, call): source for call, source in carried.reads.items()}
+    functions = {source.innermost(cst.FunctionDef, call): source for call, source in carried.reads.items()}
     for function, source in functions.items():
         for node in own_nodes(function) if function is not None else ():
             read = read_of(node)
@@ -160,8 +160,8 @@ def _is_frequent(carried: Carried, look: Look) -> bool:
     inside = [loop for loop in loops if loop in around]
     if inside:
         return not facts_of(source, inside[0]).in_rare_branch(look.node)
-    function = function_around(source, look.node)
-    if any(function_around(source, loop) is function for loop in loops):
+    function = source.innermost(cst.FunctionDef, look.node)
+    if any(source.innermost(cst.FunctionDef, loop) is function for loop in loops):
         return False
     if function is not None and _is_called_rarely(source, function, _DEPTH):
         return False
@@ -177,9 +177,9 @@ def _is_called_rarely(source: SourceFile, function: cst.FunctionDef, depth: int)
         return True
     for found in calls:
         file = found.source
-        around = function_around(file, found.call)
+        around = file.innermost(cst.FunctionDef, found.call)
         loop = next((one for one in file.ancestors(found.call) if isinstance(one, (cst.For, cst.While))), None)
-        if loop is not None and function_around(file, loop) is around:
+        if loop is not None and file.innermost(cst.FunctionDef, loop) is around:
             if not facts_of(file, loop).in_rare_branch(found.call):
                 return False
         elif around is not None and not (depth and _is_called_rarely(file, around, depth - 1)):

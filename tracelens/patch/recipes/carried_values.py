@@ -21,7 +21,6 @@ from tracelens.patch.recipes.carried_contents import DICT, VALUE, Contents, Last
 from tracelens.patch.recipes.carried_forms import (
     always_returns,
     binding,
-    function_around,
     is_item,
     is_label,
     is_parameter,
@@ -155,7 +154,7 @@ class Carried(Contents):
         return self._look(source, node, shape)
 
     def _returned(self, source: SourceFile, node: cst.BaseExpression, shape: Shape, number: int | None = None) -> None:
-        function = function_around(source, node)
+        function = source.innermost(cst.FunctionDef, node)
         returns = [one for one in own_nodes(function) if isinstance(one, cst.Return)] if function is not None else []
         if function is None or (len(returns) > 1 and shape != DICT) or not always_returns(function.body):
             raise Blocked(
@@ -232,7 +231,7 @@ class Carried(Contents):
 
     def _attribute(self, source: SourceFile, attribute: cst.Attribute) -> None:
         """An object that keeps the last value, until somebody asks for it."""
-        function = function_around(source, attribute)
+        function = source.innermost(cst.FunctionDef, attribute)
         if function is None or attribute in self._done:
             return
         self.givers[function.name.value] = None
@@ -256,7 +255,7 @@ class Carried(Contents):
             self._stop(source, name)
         if name in self._done:
             return None
-        parameter = function_around(source, name)
+        parameter = source.innermost(cst.FunctionDef, name)
         if parameter is not None and is_parameter(parameter, name.value):
             return self._parameter(source, parameter, name.value, shape)
         found = places(source, name)

@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import Unclear
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.loop.module_calls import ModuleCalls, module_calls
 from tracelens.patch.loop.module_homes import Home, homes
-from tracelens.patch.loop.project_trees import above, is_started, last_name, own_tree, parents, project_trees
+from tracelens.patch.loop.project_trees import above, is_started, own_tree, parents, project_trees
 from tracelens.patch.loop.training_loops import function_around
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding

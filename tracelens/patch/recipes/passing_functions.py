@@ -9,8 +9,8 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.source import SourceFile, Unreadable, parse
-from tracelens.patch.recipes.project_calls import class_around, imported
+from tracelens.patch.code.source import SourceFile, Unreadable, parse_beside
+from tracelens.patch.recipes.project_calls import imported
 
 
 def function_called(source: SourceFile, call: cst.Call) -> tuple[SourceFile, cst.FunctionDef] | None:
@@ -27,13 +27,13 @@ def function_called(source: SourceFile, call: cst.Call) -> tuple[SourceFile, cst
             return None
         path, last = came
         try:
-            home = parse(path, path.relative_to(source.root).as_posix(), path.read_bytes(), path)
+            home = parse_beside(source, path)
         except (Unreadable, OSError):
             return None
         found = home.names.functions.get(last, ())
     if owner:
-        mine = class_around(source, call)
-        found = tuple(one for one in found if class_around(source, one) is mine)
+        mine = source.innermost(cst.ClassDef, call)
+        found = tuple(one for one in found if source.innermost(cst.ClassDef, one) is mine)
     return (home, found[0]) if len(found) == 1 else None
 
 

@@ -10,13 +10,14 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.source import SourceFile, Unreadable, parse
+from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse_beside
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, inner_functions, own_nodes
 
 MAX_FILES = 20
@@ -75,7 +76,7 @@ class _Wanted:
 
 
 def _wanted(source: SourceFile, function: cst.FunctionDef, used: bool) -> _Wanted:
-    owner = class_around(source, function)
+    owner = source.innermost(cst.ClassDef, function)
     return _Wanted(source, function, owner, used, _family(source, owner) if owner is not None else frozenset())
 
 
@@ -90,12 +91,12 @@ def _found(source: SourceFile, function: cst.FunctionDef, wanted: _Wanted) -> tu
         or any(isinstance(n, (cst.Yield, cst.Await)) for n in walk(function))
     ):
         raise Blocked(None, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR)
-    outer = next((one for one in source.ancestors(function) if isinstance(one, cst.FunctionDef)), None)
+    outer = source.innermost(cst.FunctionDef, function)
     if outer is not None or (len(source.names.functions.get(name, ())) > 1 and wanted.owner is None):
         raise Blocked(None, say("who calls `{name}` cannot be told", name=name), RETURN_TENSOR)
     files = files_with(source, name)
     definitions = sum(
-        isinstance(node, cst.FunctionDef) and _is(node, name) for one in files for node in walk(one.module)
+        isinstance(node, cst.FunctionDef) and node.name.value == name for one in files for node in walk(one.module)
     )
     wanted = replace(wanted, only=definitions == 1 and "_" in name)
     found = tuple(call for one in files for call in _calls_in(one, wanted))
@@ -112,12 +113,13 @@ def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
     if len(others) > MAX_FILES or not project.complete:
         raise Blocked(None, say("too many files have the name `{name}`", name=name), RETURN_TENSOR)
     try:
-        parsed = [parse(path, path.relative_to(source.root).as_posix(), path.read_bytes(), path) for path in others]
+        parsed = [parse_beside(source, path) for path in others]
     except (Unreadable, OSError):
         raise Blocked(None, say("a file with the name `{name}` cannot be read", name=name), RETURN_TENSOR) from None
     return (source, *parsed)
 
 
+@lru_cache(maxsize=PARSED_FILES)
 def near(source: SourceFile) -> tuple[Path, ...]:
     """The files that import this one, and all that these and this one import."""
     project = source.effects.project
@@ -125,10 +127,7 @@ def near(source: SourceFile) -> tuple[Path, ...]:
     return tuple(dict.fromkeys([*importers, *project.imported(source.path, *importers)]))
 
 
-def class_around(source: SourceFile, node: cst.CSTNode) -> cst.ClassDef | None:
-    return next((one for one in source.ancestors(node) if isinstance(one, cst.ClassDef)), None)
-
-
+@lru_cache(maxsize=PARSED_FILES)
 def _family(source: SourceFile, owner: cst.ClassDef) -> frozenset[str]:
     """The names of all classes that are made of a class or that it is made of, in the files near it."""
     bases: dict[str, set[str]] = {}
@@ -153,10 +152,6 @@ def _above(name: str, bases: dict[str, set[str]]) -> set[str]:
     return out
 
 
-def _is(node: cst.FunctionDef, name: str) -> bool:
-    return node.name.value == name
-
-
 def _calls_in(file: SourceFile, wanted: _Wanted) -> Iterator[ProjectCall]:
     name, owner = wanted.name, wanted.owner
     for node in walk(file.module):
@@ -173,6 +168,7 @@ def _calls_in(file: SourceFile, wanted: _Wanted) -> Iterator[ProjectCall]:
             yield from _called_by_name(file, node, wanted.home)
 
 
+@lru_cache(maxsize=PARSED_FILES)
 def _looks_up(file: SourceFile) -> bool:
     """Whether a file looks something up by a text that is worked out: `getattr(trainer, mode)(batch)`."""
     for call in (node for node in walk(file.module) if isinstance(node, cst.Call)):
@@ -194,7 +190,7 @@ def is_looked_up(file: SourceFile, text: cst.SimpleString) -> bool:
 
 def _check_other(file: SourceFile, other: cst.FunctionDef, wanted: _Wanted) -> None:
     """Raise `Blocked` for a definition in a class above or below that takes its place and gives something."""
-    name, around, owner = other.name.value, class_around(file, other), wanted.owner
+    name, around, owner = other.name.value, file.innermost(cst.ClassDef, other), wanted.owner
     if owner is None or around is None or around.name.value not in wanted.family:
         return
     gives = any(isinstance(node, cst.Return) and node.value is not None for node in own_nodes(other))
@@ -263,7 +259,7 @@ def _is_mine(file: SourceFile, receiver: cst.BaseExpression, family: frozenset[s
     """Whether an object is of the class; None where that cannot be told."""
     text = dotted(receiver)
     if text in ("self", "cls"):
-        around = class_around(file, receiver)
+        around = file.innermost(cst.ClassDef, receiver)
         return around is not None and around.name.value in family
     if isinstance(receiver, cst.Call):
         return dotted(receiver.func) == "super" or _is_class(file, dotted(receiver.func), family)

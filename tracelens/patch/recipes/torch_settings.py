@@ -16,8 +16,9 @@ from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.names import targets, walk
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.loop.project_trees import dotted, last_name, project_trees
+from tracelens.patch.loop.project_trees import dotted, project_trees
 from tracelens.patch.loop.training_loops import before_training
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
