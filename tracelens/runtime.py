@@ -337,11 +337,21 @@ class DeferredReads(_Terminable):
     def _due(self) -> bool:
         return self._every is not None and self._ahead + 1 >= self._every
 
+    def read_due(self) -> None:
+        """Run what waits already here if the batch would end with that: the wait belongs before the clock read next."""
+        if self._due() or self._overdue():
+            self.drain()
+            self._ahead = -1  # of the batches that follow none has ended when this one does
+
+    def _overdue(self) -> bool:
+        late = time.monotonic() - self._drained_at > MAX_DELAY_S
+        return self._every is not None and bool(self._calls) and late
+
     def _end_batch(self) -> None:
         if self._every is None:
             with self._put_off():
                 self._run_what_is_ready()
-        elif self._due() or (self._calls and time.monotonic() - self._drained_at > MAX_DELAY_S):
+        elif self._due() or self._overdue():
             self.drain()
         else:
             self._ahead += 1

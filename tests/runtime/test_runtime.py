@@ -476,3 +476,13 @@ def test_the_file_needs_torch_and_nothing_else() -> None:
                 yield (node.module or "").partition(".")[0]
 
     assert set(roots()) - {"torch"} <= sys.stdlib_module_names
+
+
+def test_what_is_due_is_read_before_a_clock_and_not_again_at_the_end_of_its_batch() -> None:
+    ahead, seen, read = DeferredReads(every=4), [], []
+    for step in ahead.iterate(range(10)):
+        ahead.defer(seen.append, step)
+        ahead.read_due()
+        read.append(len(seen))
+    assert read == [0, 0, 0, 4, 4, 4, 4, 8, 8, 8]
+    assert seen == list(range(10))

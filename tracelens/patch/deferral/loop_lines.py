@@ -9,6 +9,7 @@ import libcst as cst
 
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral.read_places import ReadPlace
 from tracelens.patch.loop.loops import Loop
 
 BEFORE, INSIDE = 0, 1
@@ -24,6 +25,14 @@ def first_line(source: SourceFile, statement: cst.SimpleStatementLine | cst.Base
             break
         line -= 1
     return line
+
+
+def line_of(source: SourceFile, place: ReadPlace) -> int:
+    """The line above which something is read: with a test of its own above the comments of the statement, too."""
+    above = place.statement
+    if place.test and isinstance(above, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+        return first_line(source, above)
+    return source.line(above)
 
 
 def line_after(source: SourceFile, loop: Loop) -> int:

@@ -19,6 +19,7 @@ from tracelens.patch.deferral.direct_calls import direct_calls
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
+from tracelens.patch.deferral.read_places import ReadPlace
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop import guards, stream_order
 from tracelens.patch.loop.between import Looks
@@ -61,7 +62,7 @@ def _loop_splices(change: LoopChange, used: set[str], gone: frozenset[cst.CSTNod
     moved = _moved(change, ahead, used)
     out = [one.call() for one in moved]
     if change.deferral is not None:
-        out += [_drain_before(facts, node, ahead) for node in change.deferral.drains]
+        out += _reads(change.deferral, ahead)
     for call, method in change.syncs:
         arguments = facts.source.code(call.args[0].value) if call.args else stream_order.owner(facts, call)
         out.append(Splice(*facts.source.span(call), f"{ahead}.{method}({arguments})"))
@@ -194,11 +195,25 @@ def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[c
     return [*([bindings] if bindings else []), *(one.definition() for one in moved if not one.calls)]
 
 
-def _drain_before(facts: LoopFacts, node: cst.CSTNode, ahead: str) -> Splice:
-    source = facts.source
+def _reads(deferral: Deferral, ahead: str) -> list[Splice]:
+    """The calls that run what waits: where the plan says so, and N batches together where a clock is read next."""
+    out = [_drain_before(deferral.facts, place, ahead) for place in deferral.places.shown]
+    clock, source = deferral.places.clock, deferral.facts.source
+    if clock is not None:
+        begin = source.line_start(source.line(clock))
+        out.append(Splice(begin, begin, f"{source.indentation(clock)}{ahead}.read_due()\n", loop_lines.INSIDE))
+    return out
+
+
+def _drain_before(facts: LoopFacts, place: ReadPlace, ahead: str) -> Splice:
+    source, node = facts.source, place.statement
     start, _ = source.span(node)
     if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
         begin, indent = source.line_start(source.line(node)), source.indentation(node)
+        if place.test:
+            inner = indent + source.module.default_indent
+            begin = source.line_start(loop_lines.line_of(source, place))
+            return Splice(begin, begin, f"{indent}if {place.test}:\n{inner}{ahead}.drain()\n", loop_lines.INSIDE)
         if guards.leaves_loop(facts, node):
             inner = indent + source.module.default_indent
             return Splice(begin, begin, f"{indent}if {ahead}.drain():\n{inner}break\n", loop_lines.INSIDE)

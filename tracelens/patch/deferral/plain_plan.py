@@ -81,8 +81,11 @@ class PlainPlan:
         facts = self.deferral.facts
         if self.lost or self.whole or _shows_between_batches(self.deferral):
             return True
-        if any(_in_every_kth(facts, drain) for drain in self.deferral.drains):
+        places = self.deferral.places
+        if any(_in_every_kth(facts, place.shows) for place in places.shown):
             return False
+        if places.measured:
+            return True
         calls = (part for part in walk(head(facts.loop)) if isinstance(part, cst.Call))
         endless = any(dotted(call.func).rpartition(".")[2] in _ENDLESS for call in calls)
         return isinstance(facts.loop, cst.While) or endless

@@ -26,6 +26,7 @@ from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
 from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
+from tracelens.patch.deferral.read_places import ReadPlace
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import own_nodes
 
@@ -200,14 +201,10 @@ class _Writer:
         for one in self.lists:
             out.append(self._appended(one, self._every_nth(one)))
             out += self._removed(one)
-        for drain in self._drains():
-            indent = self.source.indentation(drain)
-            first = not self.plan.reads_every_n
-            out.append(self._above(drain, "".join(self._if_any(one, indent, first, True) for one in self.lists)))
-        first = not self.plan.reads_every_n and not self._drains()
-        indent = self.source.indentation(self.facts.loop)
-        after = "".join(self._if_any(one, indent, first, False) for one in self.lists)
-        return [*out, self._after(after)]
+        first = not self.plan.reads_every_n
+        out += [self._above(place, lambda indent: self._all(indent, first, True)) for place in self._drains()]
+        first = first and not self._drains()
+        return [*out, self._after(self._all(self.source.indentation(self.facts.loop), first, False))]
 
     def in_function(self, unused: Unused) -> list[Splice]:
         """The statements in one function of the loop, and calls of it."""
@@ -220,7 +217,7 @@ class _Writer:
             below = f"{inner}if len({one.name}) == {self.every}:\n{inner}{self.unit}{name}()\n" if often else ""
             out.append(self._appended(one, below))
             out += self._removed(one)
-        out += [self._above(drain, f"{self.source.indentation(drain)}{name}()\n") for drain in self._drains()]
+        out += [self._above(place, lambda indent: f"{indent}{name}()\n") for place in self._drains()]
         return [*out, self._after(f"{indent}{name}()\n")]
 
     # ---------------------------------------------------------------------------------------------- lines
@@ -258,6 +255,9 @@ class _Writer:
         inner = indent + self.unit
         return f"{indent}if len({one.name}) == {self.every}:\n{one.read(inner)}{inner}{one.name}.clear()\n"
 
+    def _all(self, indent: str, comments: bool, again: bool) -> str:
+        return "".join(self._if_any(one, indent, comments, again) for one in self.lists)
+
     def _if_any(self, one: _List, indent: str, comments: bool, again: bool) -> str:
         """The list read, if anything is in it; emptied where more may follow (`again`)."""
         inner = indent + self.unit
@@ -268,14 +268,11 @@ class _Writer:
 
     # -------------------------------------------------------------------------------------------- splices
 
-    def _drains(self) -> tuple[cst.CSTNode, ...]:
-        """Statements before which the lists are read: those of the plan, and every `return` in the loop."""
-        out = list(self.plan.deferral.drains)
-        for node in own_nodes(self.facts.loop.body):
-            line = self.source.parent(node) if isinstance(node, cst.Return) else None
-            if line is not None and not any(line is drain for drain in out):
-                out.append(line)
-        return tuple(out)
+    def _drains(self) -> tuple[ReadPlace, ...]:
+        """Where the lists are read for what follows there: the places of the plan, and above every `return`."""
+        returns = (self.source.parent(node) for node in own_nodes(self.facts.loop.body) if isinstance(node, cst.Return))
+        lines = (ReadPlace(line, line) for line in returns if line is not None)
+        return tuple(dict.fromkeys((*self.plan.deferral.places.shown, *lines)))
 
     def _before(self, text: str) -> Splice:
         top = self.source.line_start(loop_lines.first_line(self.source, self.facts.loop))
@@ -285,9 +282,12 @@ class _Writer:
         line = loop_lines.line_after(self.source, self.facts.loop)
         return loop_lines.whole_line(self.source, line, text.removesuffix("\n"))
 
-    def _above(self, node: cst.CSTNode, text: str) -> Splice:
-        begin = self.source.line_start(self.source.line(node))
-        return Splice(begin, begin, text, loop_lines.INSIDE)
+    def _above(self, place: ReadPlace, text: Callable[[str], str]) -> Splice:
+        """What reads the lists at a place; `text` gives it for an indentation."""
+        indent = self.source.indentation(place.statement)
+        lines = f"{indent}if {place.test}:\n{text(indent + self.unit)}" if place.test else text(indent)
+        begin = self.source.line_start(loop_lines.line_of(self.source, place))
+        return Splice(begin, begin, lines, loop_lines.INSIDE)
 
     def _appended(self, one: _List, below: str) -> Splice:
         """What takes the place of the last statement of a list, and of those that stand directly above it."""

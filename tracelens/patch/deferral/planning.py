@@ -10,23 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
 import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, meets, rebound, touched, walk, written
 from tracelens.patch.code.outside import BESIDES
-from tracelens.patch.deferral import around, constants, other_users, proof, shared_arrays
+from tracelens.patch.deferral import around, constants, notes, other_users, proof, shared_arrays
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.kept_parts import changed_later
+from tracelens.patch.deferral.read_places import ReadPlaces, read_places
 from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.loop import guards, heads, timing
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, Suspected, clock_reads, is_rare
+from tracelens.patch.loop.loops import Blocked, Suspected, is_rare
 
 MAX_JOINING = 6
 """Statements without a read that are taken into a plan because it may not pass them."""
@@ -56,6 +57,11 @@ class Deferral:
     """What of the project is not known, without which the plan is not proved; empty where it is."""
     doubts: tuple[str, ...] = ()
     """Of that: obstacles that the text of the file suggests."""
+
+    @cached_property
+    def places(self) -> ReadPlaces:
+        """Where what waits is read. Raises `Blocked` where a time that is shown would be another one."""
+        return read_places(self.facts, self.runs, self.drains)
 
 
 def plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode]) -> Deferral:
@@ -140,8 +146,8 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     if facts.by_text:
         _note_who_stays(facts, members, state)
     doubts = facts.doubts.sentences if facts.doubts is not None else ()
-    deferral = Deferral(facts, runs, drains, state, tuple(_notes(facts, looks)), looks, doubts=doubts)
-    return replace(deferral, unproved=proof.unproved(deferral))
+    deferral = Deferral(facts, runs, drains, state, (), looks, doubts=doubts)
+    return replace(deferral, notes=tuple(notes.told(deferral)), unproved=proof.unproved(deferral))
 
 
 def _note_who_stays(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> None:
@@ -383,18 +389,3 @@ def _run(together: list[cst.CSTNode], recorder: StatementCaptures) -> Iterator[S
 
 def _holds(run: StatementRun, seed: cst.CSTNode) -> bool:
     return any(node is seed for statement in run.statements for node in walk(statement))
-
-
-def _notes(facts: LoopFacts, looks: Looks | None) -> Iterator[str]:
-    if looks is not None:
-        yield say(
-            "all that waits runs before `{function}` ({place}) shows it, so its lines stay the same",
-            function=looks.function,
-            place=looks.place,
-        )
-        yield say(
-            "times and GPU memory that `{function}` itself measures are those of a host that runs ahead",
-            function=looks.function,
-        )
-    if clock_reads(facts.loop, facts.names):
-        yield say("times that this loop measures no longer include the wait for the GPU")

@@ -13,7 +13,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.clocks import MAY_LOOK, lasts, speaks_of_time, takes_time
 from tracelens.patch.code.names import dotted
-from tracelens.patch.effects.objects import COLLECTIVE
+from tracelens.patch.effects.objects import CLOCK, COLLECTIVE
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, Suspected
@@ -36,6 +36,11 @@ def check(node: cst.CSTNode, facts: LoopFacts) -> None:
             "{obstacle}, and times that it shows are those of several batches at once", obstacle=blocked.obstacle
         )
         doubt(facts, Suspected(node, blocked.obstacle if facts.doubts is None else shows, _BY_HAND))
+
+
+def may_look(call: cst.Call, facts: LoopFacts) -> bool:
+    """Whether a call reads a clock behind its name, or is of an object that may."""
+    return facts.alone(call).bound == CLOCK or _may_time(call, facts)
 
 
 def _shows_itself(node: cst.CSTNode, facts: LoopFacts) -> bool:

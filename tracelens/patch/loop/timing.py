@@ -57,7 +57,7 @@ def time_measurements(facts: LoopFacts) -> Timing:
 def check_events(facts: LoopFacts) -> None:
     """Raise `Blocked` where a read may be all that waits for the events whose time is asked for."""
     for measured in _measured(facts, facts.loop.body):
-        if not _waited_for(facts, measured):
+        if synchronize_before(facts, measured) is None:
             obstacle = say("the time between two CUDA events is asked for, and this read is what waits for them")
             raise Blocked(measured, obstacle, say("synchronize the later event before that, or ask every N batches"))
 
@@ -77,20 +77,20 @@ def _measured(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.Call]:
                 yield from _measured(facts, function.body)
 
 
-def _waited_for(facts: LoopFacts, measured: cst.Call) -> bool:
-    """Whether a synchronize comes before a call for certain, in its block or in one around it."""
-    current: cst.CSTNode = measured
-    for ancestor in facts.source.ancestors(measured):
+def synchronize_before(facts: LoopFacts, call: cst.Call) -> cst.CSTNode | None:
+    """The last synchronize that comes before a call for certain, in its block or in one around it."""
+    current: cst.CSTNode = call
+    for ancestor in facts.source.ancestors(call):
+        found: cst.CSTNode | None = None
         for before in ancestor.body if isinstance(ancestor, cst.IndentedBlock) else ():
             if before is current:
                 break
             simple = isinstance(before, cst.SimpleStatementLine)
-            if simple and any(_synchronizes(part) for part in walk(before)):
-                return True
-        if ancestor is facts.loop or isinstance(ancestor, cst.FunctionDef):
-            return False
+            found = before if simple and any(_synchronizes(part) for part in walk(before)) else found
+        if found is not None or ancestor is facts.loop or isinstance(ancestor, cst.FunctionDef):
+            return found
         current = ancestor
-    return False
+    return None
 
 
 def _synchronizes(node: cst.CSTNode) -> bool:

@@ -14,11 +14,12 @@ import libcst as cst
 
 from tracelens.messages import joined, say, say_count
 from tracelens.patch.code.formats import reduces
-from tracelens.patch.code.names import dotted
+from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import Conflict, SourceFile, Splice, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral import loop_lines
+from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.facts import facts_of
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, check_framework, clock_reads, own_nodes
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, check_framework, own_nodes
 from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
@@ -126,6 +127,8 @@ def _check(request: RecipeRequest, carried: Carried) -> None:
         for sign, meaning in wait_dependents.signs(source, "read"):
             told = say("the file {meaning}, and this read may be what keeps it safe", meaning=meaning)
             raise Blocked(sign if source is request.source else None, told, RETURN_TENSOR)
+    for loop, source in carried.loops.items():
+        _check_clocks(carried, loop, source)
     functions = {source.innermost(cst.FunctionDef, call): source for call, source in carried.reads.items()}
     for function, source in functions.items():
         for node in own_nodes(function) if function is not None else ():
@@ -137,6 +140,20 @@ def _check(request: RecipeRequest, carried: Carried) -> None:
                     line=source.line(node),
                 )
                 raise Blocked(None, told, say("take that wait out first"))
+
+
+def _check_clocks(carried: Carried, loop: Loop, source: SourceFile) -> None:
+    """Raise `Blocked` where a time of the loop would lack the wait that goes to where somebody looks."""
+    spans, names = clock_spans(source, loop), frozenset(carried.givers)
+    if not spans.reads:
+        return
+    inside = [part for part in walk(loop.body) if isinstance(part, cst.Call)]
+    calls = (call for call in inside if dotted(call.func).rpartition(".")[2] in names)
+    looks = [spans.start(look.node) if look.source is source else -1 for look in carried.looks]
+    told = next((call for call in calls if spans.loses(spans.start(call), looks or [-1])), None)
+    if told is not None:
+        measured = say("{place} is within a time that the loop measures", place=place(source, told))
+        raise Blocked(None, measured, say("read the clock behind the line that shows the value"))
 
 
 def _is_certain(source: SourceFile, node: cst.CSTNode) -> bool:
@@ -275,8 +292,6 @@ def _reason(carried: Carried) -> str:
     where = joined(", ", dict.fromkeys(looks))
     if looks:
         said = say("{said}, which is read at or after {where}", said=said, where=where)
-    if any(clock_reads(loop, source.names) for loop, source in carried.loops.items()):
-        said = joined("; ", [said, say("times that this loop measures no longer include the wait for the GPU")])
     return said
 
 

@@ -173,11 +173,13 @@ def _propose(request: RecipeRequest) -> RecipeAnswer:
         kept, deferral = _largest_plan(request, facts, members, declined)
         if deferral is None:
             continue
-        nothing_gained = _nothing_gained(request, facts, found, kept)
-        if nothing_gained is None:
+        try:
+            nothing_gained = _nothing_gained(request, facts, found, kept)
+            if nothing_gained is not None:
+                raise nothing_gained
             proposals.append(_proposal(request, facts, deferral, kept))
-        else:
-            declined += [request.decline(site.node, nothing_gained) for site, _ in kept]
+        except Blocked as blocked:
+            declined += [request.decline(site.node, blocked) for site, _ in kept]
     return RecipeAnswer(tuple(proposals), tuple(declined))
 
 
@@ -216,10 +218,11 @@ def _together(
     """One plan for a loop and for the training loops inside it: their results run later in the order of both."""
     every = [*members, *(one for _, more in within for one in more)]
     try:
-        deferral = plan(facts, statements([site for site, _ in every])) if within else None
+        return (
+            _proposal(request, facts, plan(facts, statements([site for site, _ in every])), every) if within else None
+        )
     except Blocked:
         return None
-    return _proposal(request, facts, deferral, every) if deferral is not None else None
 
 
 def _shares(request: RecipeRequest, facts: LoopFacts, members: Found, inner: Loop, more: Found) -> bool:
@@ -329,6 +332,13 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
     first = members[0][0]
     reads = _plain(request, facts, deferral, members)
     chosen = deferral if reads is None else reads.deferral
+    if (
+        reads is None
+        and chosen.places.measured
+        and not (request.edit.interval > 1 or request.source.line(facts.loop) in request.changing)
+    ):
+        told = say("the loop measures times, which would lack the wait that nothing makes any more")
+        raise Blocked(facts.loop, told, say("time N batches as a whole"))
     values = say("{values} read in each batch and only logged or summed", values=counted(len(members)))
     words: list[str] = [say("{values}: read {when} instead", values=values, when=_when(request, reads))]
     if OUTPUT in chosen.state:

@@ -18,6 +18,7 @@ from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.plain_plan import may_be_array
 from tracelens.patch.deferral.plain_reads import kept_tensor
+from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import Blocked, Loop, scope_of, training_loop
 from tracelens.patch.loop.name_webs import web
@@ -104,10 +105,16 @@ def _named(source: SourceFile, binding: cst.Name, site: Site, bindings: Mapping[
     if not rare and (any(use not in inside for use in uses) or _is_together(facts, binding, uses)):
         return None
     tensors = [read.tensor for each in sites if (read := read_of(each.node)) is not None]
-    if any(may_be_array(tensor, facts) for tensor in tensors):
+    if any(may_be_array(tensor, facts) for tensor in tensors) or _passes_clock(facts, sites, uses):
         return None
     assumed = next((source.code(one) for one in tensors if not value_types.is_tensor(one, facts)), "")
     return NamedRead(binding.value, loop, sites, uses, rare, assumed)
+
+
+def _passes_clock(facts: LoopFacts, sites: tuple[Site, ...], uses: tuple[cst.Name, ...]) -> bool:
+    """Whether a span that the loop measures has the read in it, and not the places that use the value."""
+    spans = clock_spans(facts.source, facts.loop)
+    return any(spans.loses(spans.start(site.node), map(spans.start, uses)) for site in sites)
 
 
 def _may_read(facts: LoopFacts, use: cst.Name) -> bool:

@@ -24,6 +24,7 @@ from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.planning import Deferral, plan_between
 from tracelens.patch.files.vendored import MODULE
+from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import (
@@ -116,6 +117,7 @@ def _proposal(
     statements = list({id(site.statement): site.statement for site in seeds}.values())
     facts = replace(facts_of(made.source, made.loop), doubts=Doubts(asks_project=False))
     deferral = plan_between(facts, statements)
+    _check_clocks(source, step, deferral)
     if any(not deferral.facts.in_rare_branch(drain) for drain in deferral.drains):
         raise Blocked(None, say("`{name}` uses the value in the same batch", name=step.name), RETURN_TENSOR)
     drains = list(_drains(source, step, _results(step.node, deferral)))
@@ -132,6 +134,17 @@ def _proposal(
         _made(source, step, ahead, request.edit.interval),
     )
     return _told(request, step, members, deferral, splices)
+
+
+def _check_clocks(source: SourceFile, step: CalledStep, deferral: Deferral) -> None:
+    """Raise `Blocked` where a clock is read between the call and the end of its batch, where the values are read."""
+    timed = deferral.places.clock is not None
+    for call, loop in zip(step.calls, step.loops, strict=True):
+        spans, end = clock_spans(source, loop), source.span(loop)[1] - 1
+        timed = timed or spans.loses(spans.start(call), [end])
+    if timed:
+        told = say("a time is measured around `{name}`, and the wait for the value is a part of it", name=step.name)
+        raise Blocked(step.node, told, RETURN_TENSOR)
 
 
 def _told(
