@@ -59,7 +59,7 @@ def lines(folder: Path, text: str) -> list[str]:
     def waited(read: object) -> object:
         return lambda tensor: (gpu.wait(), read(tensor))[1]  # type: ignore[operator]
 
-    clocks = {name: gpu.clock for name in ("time", "perf_counter")}
+    clocks = dict.fromkeys(("time", "perf_counter"), gpu.clock)
     with (
         mock.patch.multiple(torch.Tensor, item=waited(item), tolist=waited(tolist), backward=gpu.queue),
         mock.patch.multiple("time", **clocks),
@@ -184,6 +184,13 @@ def test_the_wait_is_within_the_span_that_a_line_shows(place: str, clock: str, t
     assert left[0].startswith("4 5.00 ")
 
 
+def test_a_time_of_several_batches_is_what_it_was(tmp_path: Path) -> None:
+    text = script(METER + placed(SPAN.replace("CLOCK", "time.time"), "function"))
+    assert "measured time" not in patch_of(tmp_path, text).hunks[0].reason
+    text = script(METER + placed(DATA_TIME.replace("CLOCK", "time.time"), "function"))
+    assert "one measured time holds the wait for several batches" in patch_of(tmp_path, text).hunks[0].reason
+
+
 OF_TIMERS = """
     timer, losses = Timer(), AverageMeter()
     for i, (x, y) in enumerate(loader):
@@ -244,6 +251,17 @@ PER_BATCH = {
             took = time.time() - update
             speed = x.size(0) / took
             print({"loss": value, "speed": speed})
+            update = time.time()
+    """,
+    "a rate of what is read before the clock, as in GaLore": """
+        seen = before = 0
+        update = time.time()
+        for i, (x, y) in enumerate(loader):
+            seen += (y >= 0).sum().item()  # fires
+            STEP
+            update = time.time() - update
+            tokens, before = seen - before, seen
+            print({"loss": 1.0, "throughput": tokens / update}, i)
             update = time.time()
     """,
     "a time in the line of the value": """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, defer, patch_of, patched_text, run, script
+from tests.support.patching import assert_same, defer, patch_of, patched_text, script
 from tracelens.edit_kinds import SAFE_EDITS
 from tracelens.model import Edit, Patch
 from tracelens.patch.every_place import patch_script
@@ -432,39 +432,6 @@ def test_statements_that_run_after_the_loop_only_stand_there_without_a_function(
     assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])
     assert not any("def " in line for line in added(patch))
     assert_same(tmp_path, text, patch)
-
-
-BAR = """
-from tqdm import tqdm
-def train():
-    pbar = tqdm(loader)
-    for x, y in pbar:
-        STEP
-        pbar.set_postfix(loss=loss.item())  # fires
-    return pbar
-bar = train()
-"""
-BAR_OF_OUR_OWN = """
-class tqdm(list):
-    def __iter__(self):
-        for n, item in enumerate(list.__iter__(self)):
-            print(n, len(getattr(self, "shown", ())) // 10)
-            yield item
-    def set_postfix(self, **shown):
-        self.shown = [*getattr(self, "shown", ()), shown]
-"""
-
-
-def test_the_text_of_a_bar_that_the_loop_runs_over_waits_in_a_list(tmp_path: Path) -> None:
-    """Every tenth batch it is up to date; that it is not in between makes the hunk a checked one."""
-    text = script(BAR)
-    patch = patch_of(tmp_path, text)
-    assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["checked"])
-    assert "shows the text of a batch before until then" in patch.hunks[0].unproved
-    assert "if len(pending_losses) == 10:" in [line.strip() for line in added(patch)]
-    before, after = (one.replace("from tqdm import tqdm", BAR_OF_OUR_OWN) for one in (text, patched_text(patch)))
-    left, kept = (run(tmp_path / name, f"{one}\nprint(bar.shown)\n") for name, one in (("b", before), ("a", after)))
-    assert kept.output == left.output != ""
 
 
 WHOLE = """

@@ -9,20 +9,20 @@ import pytest
 from tests.support.patching import assert_same, defer, patch_of, script
 
 AVERAGES = """
-from utils import SpeedMeter
+from utils import SampleMeter
 import journal
-speed = SpeedMeter()
+samples = SampleMeter()
 for i, (x, y) in enumerate(loader):
-    speed.begin()
+    samples.begin()
     STEP
-    rate = speed.update(len(x))
+    rate = samples.update(len(x))
     journal.log(step=i, data={{"loss": loss.item(), "rate": rate}})  # fires
 last = {{"rate": {held}}}
 journal.log(data=last)
 """
 
 
-@pytest.mark.parametrize("held", ["speed.avg", "speed", "speed.history"])
+@pytest.mark.parametrize("held", ["samples.avg", "samples", "samples.history"])
 def test_a_journal_and_a_meter_that_nobody_can_look_into_leave_a_move_unproved(held: str, tmp_path: Path) -> None:
     """A journal that was given the meter could show what it holds when a line is written."""
     patch = patch_of(tmp_path, script(AVERAGES.format(held=held)))

@@ -256,6 +256,19 @@ def targets(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
         yield from _flat(statement.target)
 
 
+def assigned(statement: cst.CSTNode) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
+    """The targets of an assignment with their values: two of `then, now = a, b`."""
+    if not isinstance(statement, (cst.Assign, cst.AnnAssign)) or statement.value is None:
+        return
+    aims = [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else [statement.target]
+    value = statement.value
+    for aim in aims:
+        if isinstance(aim, (cst.Tuple, cst.List)) and isinstance(value, (cst.Tuple, cst.List)):
+            yield from ((one.value, other.value) for one, other in zip(aim.elements, value.elements, strict=False))
+        elif isinstance(aim, cst.BaseExpression):
+            yield aim, value
+
+
 @lru_cache(maxsize=KEPT_STATEMENTS)
 def rebound(statement: cst.CSTNode) -> frozenset[str]:
     """The plain names that a statement binds."""

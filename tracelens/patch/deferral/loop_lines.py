@@ -5,6 +5,8 @@ In: a loop and its file. Out: line numbers, and splices of whole lines.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import libcst as cst
 
 from tracelens.patch.code.names import walk
@@ -53,3 +55,23 @@ def whole_line(source: SourceFile, line: int, text: str) -> Splice:
     position = source.line_start(line)
     missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
     return Splice(position, position, f"\n{text}" if missing else f"{text}\n", INSIDE)
+
+
+def below(source: SourceFile, group: Sequence[cst.SimpleStatementLine], head: str) -> Iterator[Splice]:
+    """Insertions that put neighboring lines below a condition, as they are."""
+    unit, indent = source.module.default_indent, source.indentation(group[0])
+    first, last = source.line(group[0]), source.last_line(group[-1])
+    start = source.line_start(first)
+    yield Splice(start, start, f"{indent}{head}\n{unit}")
+    text = {number for line in group for number in _lines_of_text(source, line)}
+    for number in range(first + 1, last + 1):
+        if number not in text and source.line_text(number).strip():
+            begin = source.line_start(number)
+            yield Splice(begin, begin, unit)
+
+
+def _lines_of_text(source: SourceFile, line: cst.SimpleStatementLine) -> Iterator[int]:
+    """Lines that begin inside a string: what is put before them would become a part of it."""
+    for node in walk(line):
+        if isinstance(node, (cst.SimpleString, cst.FormattedString)):
+            yield from range(source.line(node) + 1, source.last_line(node) + 1)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.patch.code.names import walk
-from tracelens.patch.code.naming import take_name
+from tracelens.patch.code.naming import take_name, unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
 from tracelens.patch.deferral.direct_calls import direct_calls
@@ -22,6 +22,7 @@ from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.deferral.read_places import ReadPlace
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop import guards, stream_order
+from tracelens.patch.loop.bars import Bar
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import head, own_nodes
@@ -151,17 +152,26 @@ def _around(
     blocks = _functions(moved, indent, gone)
     looks = change.deferral.looks if change.deferral is not None else None
     asking = take_name(f"{looks.function}_shows_them", change.facts.taken, used) if looks is not None else ""
+    bar = change.deferral.bar if change.deferral is not None else None
     blocks += [_asked(looks, asking, source, indent)] if looks is not None else []
     making = f"{indent}{ahead} = {MODULE}.DeferredReads(every={change.every})\n"
     above = source.line_text(first - 1).strip() if first > 1 else ""
     apart = "\n" if blocks and above and not above.endswith((":", '"""')) else ""
     out = [
         Splice(top, top, apart + "\n".join([*blocks, making]), loop_lines.BEFORE),
-        *_head(change.facts, ahead, used, asking),
+        *_head(change.facts, ahead, used, asking or _closing(bar)),
     ]
     if any(isinstance(node, cst.Break) for node in own_nodes(loop.body)):
         out.append(loop_lines.whole_line(source, loop_lines.line_after(source, loop), f"{indent}{ahead}.drain()"))
     return out
+
+
+def _closing(bar: Bar | None) -> str:
+    """What says that a bar is about to close."""
+    if bar is None:
+        return ""
+    batch = unused_name("batch", {bar.name})
+    return f"lambda {batch}: {bar.is_last(f'{batch} + 1')}"
 
 
 def _asked(looks: Looks, name: str, source: SourceFile, indent: str) -> str:

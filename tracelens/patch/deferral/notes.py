@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 def told(deferral: Deferral) -> Iterator[str]:
+    """The sentences."""
     looks = deferral.looks
     if looks is not None:
         yield say(
@@ -26,5 +27,7 @@ def told(deferral: Deferral) -> Iterator[str]:
             "times and GPU memory that `{function}` itself measures are those of a host that runs ahead",
             function=looks.function,
         )
-    if deferral.places.measured:
-        yield say("one measured time holds the wait for several batches and others none; that for the last ones is in no time")
+    if deferral.places.measured and deferral.places.single:
+        yield say(
+            "one measured time holds the wait for several batches and others none; that for the last ones is in no time"
+        )

@@ -19,6 +19,8 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
     if deferral.unproved:
         yield deferral.unproved
+    if deferral.bar is not None and deferral.bar.assumed:
+        yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
         return
     last = say("of the last {interval} batches at most", interval=interval - 1)

@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, key, meets, rebound, targets, variables, walk, written
+from tracelens.patch.code.names import dotted, meets, rebound, targets, walk, written
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.outside import FILES, OUTPUT
-from tracelens.patch.deferral import shared_arrays, value_types
+from tracelens.patch.deferral import bar_texts, shared_arrays, value_types
 from tracelens.patch.deferral.captures import Capture, counts, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.proof import judged
 from tracelens.patch.deferral.waiting import changed_by
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop import stream_order
+from tracelens.patch.loop import bars, stream_order
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import head
 
@@ -79,7 +79,8 @@ class PlainPlan:
     def reads_every_n(self) -> bool:
         """Whether the lists are read every N batches; else where the script shows the results, or after the loop."""
         facts = self.deferral.facts
-        if self.lost or self.whole or _shows_between_batches(self.deferral):
+        moved = (statement for run in self.runs for statement in run.statements)
+        if self.lost or self.whole or any(bars.moves_bar(facts, statement) for statement in moved):
             return True
         places = self.deferral.places
         if any(_in_every_kth(facts, place.shows) for place in places.shown):
@@ -95,7 +96,7 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     """The plan without a helper, where one is enough."""
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
-    special = special or bool(stream_order.own(facts))
+    special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral)
     if special or facts.names.imports.get("torch") != "torch" or _may_be_caught(facts, deferral):
         return None
     statements = [statement for run in deferral.runs for statement in run.statements]
@@ -108,11 +109,6 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
         return None
     plan = PlainPlan(deferral, tuple(kept), _lost(deferral))
     return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
-
-
-def _shows_between_batches(deferral: Deferral) -> bool:
-    """Whether the loop runs over one of its own results: a bar whose text alone it sets, where `looks` is None."""
-    return meets(frozenset(key(v) for v in variables(head(deferral.facts.loop))), deferral.state)
 
 
 def unbound_names(plan: PlainPlan) -> frozenset[str]:

@@ -20,15 +20,15 @@ import libcst as cst
 from tracelens.patch.code.line_length import line_limit
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.deferral import loop_lines, one_device, value_types
+from tracelens.patch.deferral import bar_texts, loop_lines, one_device, value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
 from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.deferral.read_places import ReadPlace
+from tracelens.patch.loop.bars import number_of
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import own_nodes
 
 Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
@@ -46,6 +46,8 @@ _MOST_DRAINS_IN_PLACE = 1
 def splices(plan: PlainPlan, every: int, unused: Unused) -> list[Splice]:
     """Everything that changes in the file."""
     facts = plan.deferral.facts
+    if bar_texts.is_text_alone(plan.deferral, plan.runs):
+        return bar_texts.splices(plan.deferral, plan.runs, every)
     runs = [DeferredFunction(facts, run, "", "").named() for run in plan.runs]
     lists = tuple(_List(unused(_list_name(facts, run)), run, facts) for run in runs)
     writer = _Writer(plan, lists, every)
@@ -197,7 +199,7 @@ class _Writer:
 
     def in_place(self) -> list[Splice]:
         """The statements at each place where the lists are read."""
-        out = [self._before(self._made())]
+        out = [self._before(self._made()), *self._counted()]
         for one in self.lists:
             out.append(self._appended(one, self._every_nth(one)))
             out += self._removed(one)
@@ -210,11 +212,14 @@ class _Writer:
         """The statements in one function of the loop, and calls of it."""
         name = unused(name_of(self.facts, _together(self.lists)))
         indent = self.source.indentation(self.facts.loop)
-        out = [self._before(f"{self._unset(indent)}{self._made()}\n{self._definition(name, indent)}\n")]
+        out = [
+            *self._counted(),
+            self._before(f"{self._unset(indent)}{self._made()}\n{self._definition(name, indent)}\n"),
+        ]
         for one in self.lists:
             often = self.plan.reads_every_n and (one is self.lists[-1] or _block(one) is not _block(self.lists[-1]))
             inner = self.source.indentation(one.run.statements[-1])
-            below = f"{inner}if len({one.name}) == {self.every}:\n{inner}{self.unit}{name}()\n" if often else ""
+            below = f"{inner}if {self._is_due(one)}:\n{inner}{self.unit}{name}()\n" if often else ""
             out.append(self._appended(one, below))
             out += self._removed(one)
         out += [self._above(place, lambda indent: f"{indent}{name}()\n") for place in self._drains()]
@@ -253,7 +258,14 @@ class _Writer:
             return ""
         indent = self.source.indentation(one.run.statements[-1])
         inner = indent + self.unit
-        return f"{indent}if len({one.name}) == {self.every}:\n{one.read(inner)}{inner}{one.name}.clear()\n"
+        return f"{indent}if {self._is_due(one)}:\n{one.read(inner)}{inner}{one.name}.clear()\n"
+
+    def _is_due(self, one: _List) -> str:
+        """When a list is read without anybody who asks for it: it is full, or the bar is about to close."""
+        bar = self.plan.deferral.bar
+        number = number_of(self.facts, bar) if bar is not None else None
+        last = f" or {bar.is_last(number.passed)}" if bar is not None and number is not None else ""
+        return f"len({one.name}) == {self.every}{last}"
 
     def _all(self, indent: str, comments: bool, again: bool) -> str:
         return "".join(self._if_any(one, indent, comments, again) for one in self.lists)
@@ -268,10 +280,17 @@ class _Writer:
 
     # -------------------------------------------------------------------------------------------- splices
 
+    def _counted(self) -> tuple[Splice, ...]:
+        """What the `for` line needs so that the last batch of a bar is known."""
+        bar = self.plan.deferral.bar
+        number = number_of(self.facts, bar) if bar is not None else None
+        return number.splices if number is not None else ()
+
     def _drains(self) -> tuple[ReadPlace, ...]:
-        """Where the lists are read for what follows there: the places of the plan, and above every `return`."""
-        returns = (self.source.parent(node) for node in own_nodes(self.facts.loop.body) if isinstance(node, cst.Return))
-        lines = (ReadPlace(line, line) for line in returns if line is not None)
+        """Above what the lists are read for what follows: the plan's places, a `return`, and what leaves a bar."""
+        ends = (cst.Return, cst.Break) if self.plan.deferral.bar is not None else cst.Return
+        leaving = (self.source.parent(node) for node in bar_texts.of_loop(self.facts.loop) if isinstance(node, ends))
+        lines = (ReadPlace(line, line) for line in leaving if line is not None)
         return tuple(dict.fromkeys((*self.plan.deferral.places.shown, *lines)))
 
     def _before(self, text: str) -> Splice:

@@ -23,6 +23,7 @@ from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.read_places import ReadPlaces, read_places
 from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.loop import guards, heads, timing
+from tracelens.patch.loop.bars import Bar
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
@@ -53,6 +54,8 @@ class Deferral:
     notes: tuple[str, ...]
     looks: Looks | None = None
     """When the iterator of the loop looks at the results: what waits runs before."""
+    bar: Bar | None = None
+    """A progress bar that the loop runs over and whose text waits: all has to run before it closes."""
     unproved: str = ""
     """What of the project is not known, without which the plan is not proved; empty where it is."""
     doubts: tuple[str, ...] = ()
@@ -132,7 +135,8 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     other_users.check(facts, members, state)
     planner = _Planner(facts, state, frozenset(members), wait_for_rare)
     runs, drains = planner.block(facts.loop.body, rare=False)
-    looks = heads.check(facts, members, state - guards.last_words(facts, members))
+    shown = heads.check(facts, members, state - guards.last_words(facts, members))
+    looks, bar = (shown, None) if isinstance(shown, Looks) else (None, shown)
     missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
     if missing or not runs:
         node = missing[0] if missing else facts.loop
@@ -146,7 +150,7 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     if facts.by_text:
         _note_who_stays(facts, members, state)
     doubts = facts.doubts.sentences if facts.doubts is not None else ()
-    deferral = Deferral(facts, runs, drains, state, (), looks, doubts=doubts)
+    deferral = Deferral(facts, runs, drains, state, (), looks, bar, doubts=doubts)
     return replace(deferral, notes=tuple(notes.told(deferral)), unproved=proof.unproved(deferral))
 
 

@@ -54,6 +54,8 @@ class ReadPlaces:
     shown: tuple[ReadPlace, ...]
     clock: cst.CSTNode | None = None
     measured: bool = False
+    single: bool = False
+    """Each batch takes a time of its own, so that one of them has the wait of all that is read then."""
 
 
 def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence[cst.CSTNode]) -> ReadPlaces:
@@ -68,9 +70,14 @@ def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence
     measured = any(map(clocks.measures, places))
     showing = _showing(facts, clocks, places)
     if first is None:
-        return replace(plain, measured=measured)
+        return replace(plain, measured=measured, single=measured)
     shown = (_place(facts, clocks, first, one) for one in (*drains, *showing))
-    return ReadPlaces(tuple(dict.fromkeys(shown)), _top(facts, first, waits[-1].statements[-1]), measured)
+    return ReadPlaces(
+        tuple(dict.fromkeys(shown)),
+        _top(facts, first, waits[-1].statements[-1]),
+        measured,
+        not facts.in_rare_branch(first),
+    )
 
 
 def _showing(facts: LoopFacts, clocks: ClockSpans, places: Sequence[int]) -> list[cst.CSTNode]:

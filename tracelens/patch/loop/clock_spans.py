@@ -13,7 +13,18 @@ from functools import cached_property, lru_cache
 
 import libcst as cst
 
-from tracelens.patch.code.names import KEPT_WALKS, dotted, is_output, key, rebound, root_key, targets, variables, walk
+from tracelens.patch.code.names import (
+    KEPT_WALKS,
+    assigned,
+    dotted,
+    is_output,
+    key,
+    rebound,
+    root_key,
+    targets,
+    variables,
+    walk,
+)
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import moments
 from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
@@ -114,7 +125,7 @@ class ClockSpans:
         for leaf in self.facts.leaves:
             if not isinstance(leaf, (cst.Assign, cst.AnnAssign)) or leaf.value is None:
                 continue
-            for target, value in _pairs(leaf):
+            for target, value in assigned(leaf):
                 name = root_key(target)
                 told = [self.start(value)] if id(value) in reads else out.get(_name(value), [])
                 if name is not None and told:
@@ -190,18 +201,6 @@ def clock_spans(source: SourceFile, loop: Loop) -> ClockSpans:
 def clock_read(call: cst.Call, facts: LoopFacts) -> bool:
     """Whether a call of the loop is one of a clock itself."""
     return any(call is read for read in clock_reads(facts.loop, facts.names))
-
-
-def _pairs(leaf: cst.Assign | cst.AnnAssign) -> Iterator[tuple[cst.BaseExpression, cst.BaseExpression]]:
-    """Targets with their values: two of `then, now = a, b`."""
-    if leaf.value is None:
-        return
-    aims = [one.target for one in leaf.targets] if isinstance(leaf, cst.Assign) else [leaf.target]
-    for aim in aims:
-        if isinstance(aim, (cst.Tuple, cst.List)) and isinstance(leaf.value, (cst.Tuple, cst.List)):
-            yield from ((a.value, v.value) for a, v in zip(aim.elements, leaf.value.elements, strict=False))
-        elif isinstance(aim, cst.BaseExpression):
-            yield aim, leaf.value
 
 
 def _name(node: cst.BaseExpression) -> str:

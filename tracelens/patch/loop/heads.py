@@ -1,7 +1,7 @@
 """The first line of a loop, which runs between the batches: what of the results it sees there, and when.
 
 In: the facts of a loop, the statements that should run later and the keys of their results. Out: None, or for an
-iterator that shows the results `Looks`: after which batches what waits has to run first. Raises `Blocked`.
+iterator that shows the results after which batches what waits has to run first: `Looks`, or a `Bar`. Raises `Blocked`.
 """
 
 from __future__ import annotations
@@ -11,28 +11,18 @@ from collections.abc import Sequence
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, key, rebound, root_key, touched, variables, walk
+from tracelens.patch.code.names import key, rebound, root_key, touched, variables, walk
 from tracelens.patch.effects.words import words
+from tracelens.patch.loop.bars import Bar, bar_of, runs_over
 from tracelens.patch.loop.between import Looks, looks
 from tracelens.patch.loop.facts import PURE_BUILTINS, LoopFacts
-from tracelens.patch.loop.loops import Blocked, head
+from tracelens.patch.loop.loops import Blocked
 
 BAR_TEXTS = words("set_postfix set_postfix_str set_description set_description_str write display refresh desc postfix")
 """What is called on a progress bar that the loop runs over; it draws itself again whenever one of them is called."""
 
 
-_BARS = words("tqdm trange track alive_it")
-
-
-def shows_bar(facts: LoopFacts) -> bool:
-    """Whether the loop runs over a progress bar: `for x in tqdm(loader)`, or over a name for one."""
-    made = [node.func for node in walk(head(facts.loop)) if isinstance(node, cst.Call)]
-    names = {key(variable) for variable in variables(head(facts.loop))}
-    makers = {maker for name in names for maker in facts.names.makers.get(name, ())}
-    return any(one.rpartition(".")[2] in _BARS for one in (*map(dotted, made), *makers))
-
-
-def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> Looks | None:
+def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str]) -> Looks | Bar | None:
     """Raise `Blocked` where the line binds or reads what the statements change, in a way that cannot be foreseen."""
     loop = facts.loop
     if isinstance(loop, cst.While):
@@ -47,14 +37,17 @@ def check(facts: LoopFacts, members: Sequence[cst.CSTNode], state: frozenset[str
     read = {key(v) for v in variables(loop.iter)} & state
     is_bar = not any(isinstance(node, cst.Attribute) and root_key(node) in read for node in walk(loop.iter))
     shown = {name for name in read if is_bar and _is_shown(facts, members, name)}
-    if len(read - shown) > 1:
+    passed = next((name for name in shown if not runs_over(facts, name)), None)
+    if len(read - shown) + len(shown) > 1 or passed is not None:
         obstacle = say(
-            "the loop runs over `{read}`, which can show the results between two batches", read=min(read - shown)
+            "the loop runs over `{read}`, which can show the results between two batches", read=passed or min(read)
         )
         raise Blocked(
             loop.iter, obstacle, say("hand it the value every N batches, where N divides its printing interval")
         )
-    return looks(facts, min(read - shown)) if read - shown else None
+    if shown:
+        return bar_of(facts, min(shown))
+    return looks(facts, min(read)) if read else None
 
 
 def _check_condition(facts: LoopFacts, loop: cst.While, state: frozenset[str]) -> None:

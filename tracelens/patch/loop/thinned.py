@@ -32,9 +32,16 @@ _LISTENS = words("emit filter")
 
 
 def is_thinned(source: SourceFile, node: cst.CSTNode) -> bool:
-    return any(
-        isinstance(above, cst.If) and MARK in source.line_text(source.line(above)) for above in source.ancestors(node)
-    )
+    above = (one for one in source.ancestors(node) if isinstance(one, cst.If))
+    return any(MARK in source.line_text(source.line(one)) or _is_of_bar(one.test) for one in above)
+
+
+def _is_of_bar(test: cst.BaseExpression) -> bool:
+    """`step % 10 == 0 or step + 1 == bar.total`: the text of a bar is set every N batches, and in the last one."""
+    either = isinstance(test, cst.BooleanOperation) and isinstance(test.operator, cst.Or)
+    parts = list(walk(test)) if either else []
+    counts = any(isinstance(part, cst.Modulo) for part in parts)
+    return counts and any(isinstance(part, cst.Attribute) and part.attr.value == "total" for part in parts)
 
 
 def check_not_thinned(source: SourceFile, node: cst.CSTNode) -> None:

@@ -22,11 +22,11 @@ from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.deferral.loop_lines import first_line
+from tracelens.patch.deferral.loop_lines import below, first_line
 from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
 from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
-from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
+from tracelens.patch.recipes.every_nth import condition, groups, line_at
 
 BY_HAND = say("put the call below `if step % N == 0`, or take it out of the loop")
 NO_PLACE = say("no call on this line that rare-call makes rarer")

@@ -15,6 +15,7 @@ from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, is_output, key, root_key, variables, walk
 from tracelens.patch.code.outside import BESIDES
+from tracelens.patch.deferral.loop_lines import below
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import guards, host
 from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
@@ -29,7 +30,7 @@ from tracelens.patch.loop.loops import (
 from tracelens.patch.loop.sites import find, read_of
 from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence
-from tracelens.patch.recipes.every_nth import below, condition, groups, line_at
+from tracelens.patch.recipes.every_nth import condition, groups, line_at
 
 _SHOWS = words(
     "set_postfix set_postfix_str set_description set_description_str add_scalar add_scalars add_text write"
