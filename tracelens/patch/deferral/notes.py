@@ -27,7 +27,10 @@ def told(deferral: Deferral) -> Iterator[str]:
             "times and GPU memory that `{function}` itself measures are those of a host that runs ahead",
             function=looks.function,
         )
-    if deferral.places.measured and deferral.places.single:
+    places = deferral.places
+    if places.single and places.shown and all(place.before for place in places.shown):
+        yield say("in a batch that is shown a measured time holds its own wait, in others that of several ones or none")
+    elif places.measured and places.single:
         yield say(
             "one measured time holds the wait for several batches and others none; that for the last ones is in no time"
         )

@@ -19,6 +19,7 @@ from tracelens.messages import say
 from tracelens.patch.code.names import meets, touched, walk, written
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture
+from tracelens.patch.loop.batch_numbers import own_number
 from tracelens.patch.loop.clock_spans import ClockSpans, clock_spans
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
@@ -35,11 +36,24 @@ _ENDS = (cst.Return, cst.Raise)
 
 @dataclass(frozen=True)
 class ReadPlace:
-    """What waits is read above `statement`, where `test` holds as well; empty: always. `shows`: what it is read for."""
+    """What waits is read above `statement`. `shows`: what it is read for.
+
+    `tests`: conditions that hold then, all of them; none: always. `before`: those that hold in the batch before, in
+    which it is read as well, so that the wait in the time of a batch that is shown is its own.
+    """
 
     statement: cst.CSTNode
     shows: cst.CSTNode
-    test: str = ""
+    tests: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+    @property
+    def test(self) -> str:
+        """The condition as one; empty: always."""
+        both = [one for one in self.tests if one in self.before]
+        ways = (" and ".join(one for one in tests if one not in both) for tests in (self.tests, self.before))
+        either = " or ".join(filter(None, ways))
+        return " and ".join([*both, f"({either})"] if both and either else both or [either])
 
 
 @dataclass(frozen=True)
@@ -71,13 +85,31 @@ def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence
     showing = _showing(facts, clocks, places)
     if first is None:
         return replace(plain, measured=measured, single=measured)
-    shown = (_place(facts, clocks, first, one) for one in (*drains, *showing))
-    return ReadPlaces(
-        tuple(dict.fromkeys(shown)),
-        _top(facts, first, waits[-1].statements[-1]),
-        measured,
-        not facts.in_rare_branch(first),
-    )
+    single = not facts.in_rare_branch(first)
+    shown = [_place(facts, clocks, first, one) for one in (*drains, *showing)]
+    if single:
+        shown = [_with_batch_before(facts, place) for place in shown]
+        _check_single(clocks, shown, places[0])
+    clock = _top(facts, first, waits[-1].statements[-1])
+    return ReadPlaces(tuple(_without_parts(shown)), clock, measured, single)
+
+
+def _check_single(clocks: ClockSpans, shown: Sequence[ReadPlace], place: int) -> None:
+    """Raise `Blocked` where the time of one batch is shown, and the wait for those before it would be a part of it."""
+    alone = (one.shows for one in shown if not one.before)
+    told = next((node for node in alone if clocks.shows_single(node, place)), None)
+    if told is not None:
+        line = clocks.facts.source.line(told)
+        why = say("line {line} shows the time of one batch, which would hold the wait for several", line=line)
+        raise Blocked(told, why, _BY_HAND)
+
+
+def _without_parts(shown: Sequence[ReadPlace]) -> Iterator[ReadPlace]:
+    """Each place once, without those of which another condition at the same statement is a part."""
+    for place in dict.fromkeys(shown):
+        others = (one for one in shown if one.statement is place.statement and one.test != place.test)
+        if not any(set(one.tests) <= set(place.tests) for one in others):
+            yield place
 
 
 def _showing(facts: LoopFacts, clocks: ClockSpans, places: Sequence[int]) -> list[cst.CSTNode]:
@@ -136,7 +168,49 @@ def _place(facts: LoopFacts, clocks: ClockSpans, clock: cst.Call, drain: cst.CST
         line = facts.source.line(drain)
         told = say("line {line} shows the results, and whether it is due is known only behind the clock", line=line)
         raise Blocked(drain, told, _BY_HAND)
-    return ReadPlace(statement, drain, " and ".join(map(facts.source.code, known)))
+    texts = map(facts.source.code, known)
+    return ReadPlace(statement, drain, tuple(f"({text})" if "\n" in text else text for text in texts))
+
+
+def _with_batch_before(facts: LoopFacts, place: ReadPlace) -> ReadPlace:
+    """The same, read in the batch before as well, where the loop's own count of its batches tells which that is."""
+    loop = facts.loop
+    number = own_number(loop, loop.iter) if isinstance(loop, cst.For) else None
+    if number is None or not place.tests:
+        return place
+    before = tuple(_in_next_batch(test, number.name) for test in place.tests)
+    return replace(place, before=before) if before != place.tests else place
+
+
+def _in_next_batch(test: str, name: str) -> str:
+    """A condition as it will be in the next batch: `(i + 1) % 10 == 0` of `i % 10 == 0`."""
+    changed = cst.parse_expression(test).visit(_NextNumber(name))
+    return cst.Module([]).code_for_node(changed) if isinstance(changed, cst.CSTNode) else test
+
+
+class _NextNumber(cst.CSTTransformer):
+    """Puts the number of the next batch in the place of that of a batch."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def leave_Name(self, original_node: cst.Name, updated_node: cst.Name) -> cst.BaseExpression:  # noqa: N802
+        return cst.parse_expression(f"({self._name} + 1)") if original_node.value == self._name else updated_node
+
+    def leave_BinaryOperation(  # noqa: N802 - LibCST's name
+        self, original_node: cst.BinaryOperation, updated_node: cst.BinaryOperation
+    ) -> cst.BaseExpression:
+        left, right = original_node.left, original_node.right
+        adds = isinstance(original_node.operator, cst.Add) and isinstance(left, cst.Name) and left.value == self._name
+        if not adds or not isinstance(right, cst.Integer):
+            return updated_node
+        return original_node.with_changes(right=cst.Integer(str(right.evaluated_value + 1)))
+
+    def leave_Attribute(  # noqa: N802 - LibCST's name
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.Attribute:
+        return updated_node.with_changes(attr=original_node.attr)
 
 
 def _top(facts: LoopFacts, clock: cst.CSTNode, other: cst.CSTNode) -> cst.CSTNode:
@@ -180,7 +254,8 @@ def _conjuncts(test: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
 def _is_known(facts: LoopFacts, test: cst.BaseExpression, begin: cst.CSTNode, end: cst.CSTNode) -> bool:
     """Whether a condition has its value already above `begin`: nothing before `end` changes what it is about."""
     calls = (part for part in walk(test) if isinstance(part, cst.Call))
-    if not all(is_pure(facts.names.qualified(call.func)) for call in calls):
+    binds = any(isinstance(part, (cst.NamedExpr, cst.Await)) for part in walk(test))
+    if binds or not all(is_pure(facts.names.qualified(call.func)) for call in calls):
         return False
     source, asked = facts.source, touched(test, facts.names)
     first, last = source.span(begin)[0], source.span(end)[0]

@@ -75,6 +75,17 @@ class ClockSpans:
         """The first statement of every batch that shows such a duration."""
         return next((leaf for leaf in self.showing(place) if not self.facts.in_rare_branch(leaf)), None)
 
+    def shows_single(self, leaf: cst.CSTNode, place: int) -> bool:
+        """Whether a statement shows the time of one batch: a span that begins anew in each, or `meter.val`."""
+        often = [one for one in self.facts.leaves if not self.facts.in_rare_branch(one)]
+        fresh = {name for one in often for target, _ in assigned(one) if (name := root_key(target)) in self._moments}
+        spans = ((target, value) for one in often for target, value in assigned(one) if _subtracts(value, fresh))
+        single = {name for target, value in spans if (name := root_key(target)) not in {None, *_names(value)}}
+        parts, timed = list(walk(leaf)), self._durations(place)
+        last = (part for part in parts if isinstance(part, cst.Attribute) and part.attr.value == "val")
+        named = any(isinstance(part, cst.Name) and part.value in single for part in parts)
+        return named or any(root_key(part) in timed for part in last)
+
     def loses(self, place: int, later: Iterable[int]) -> bool:
         """Whether a wait that goes from `place` to others, in few batches, changes a time that the loop measures."""
         _, last = self.facts.source.span(self.facts.loop)
@@ -201,6 +212,11 @@ def clock_spans(source: SourceFile, loop: Loop) -> ClockSpans:
 def clock_read(call: cst.Call, facts: LoopFacts) -> bool:
     """Whether a call of the loop is one of a clock itself."""
     return any(call is read for read in clock_reads(facts.loop, facts.names))
+
+
+def _subtracts(value: cst.BaseExpression, names: set[str | None]) -> bool:
+    parts = (part for part in walk(value) if isinstance(part, cst.BinaryOperation))
+    return any(isinstance(part.operator, cst.Subtract) and not names.isdisjoint(_names(part.right)) for part in parts)
 
 
 def _name(node: cst.BaseExpression) -> str:
