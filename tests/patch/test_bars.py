@@ -92,6 +92,8 @@ FORMS = {
     "    total += loss.item()  # fires\n    bar.set_postfix(loss=total / (i + 1))\nprint(total)\n",
     "beside a list": "losses = []\nbar = tqdm(loader)\nfor x, y in bar:\n    STEP\n    value = loss.item()  # fires\n"
     "    bar.set_postfix(loss=value)\n    losses.append(value)\nprint(losses)\n",
+    "beside a list in a with": "losses = []\nwith tqdm(loader) as bar:\n    for x, y in bar:\n        STEP\n"
+    "        bar.set_postfix(loss=loss.item())  # fires\n        losses.append(loss.item())  # fires\nprint(losses)\n",
     "left by a break": "bar = tqdm(loader)\nfor i, (x, y) in enumerate(bar):\n    STEP\n"
     "    bar.set_postfix(loss=loss.item())  # fires\n    if i == 16:\n        break\n",
     "below a condition": "bar = tqdm(loader)\nfor i, (x, y) in enumerate(bar):\n    STEP\n    if i > 0:\n"
@@ -133,6 +135,14 @@ def test_a_text_alone_is_set_every_ten_batches_and_in_the_last_one(tmp_path: Pat
         "bar.set_postfix(loss=loss.item())  # fires",
     ]
     assert [hunk.tier for hunk in patch.hunks] == ["checked"]
+    assert "a new text every 10 batches and in the last one" in patch.hunks[0].unproved
+
+
+def test_a_number_of_the_batch_that_nobody_knows_to_be_one_needs_no_helper(tmp_path: Path) -> None:
+    text = script("from tqdm import tqdm\n" + placed(FORMS["over enumerate"], "function"))
+    patch = patch_of(tmp_path, text)
+    assert "if i % 10 == 0 or i + 1 == bar.total:" in added(patch)
+    assert len(patch.files) == 1 and "taken for" not in patch.hunks[0].unproved
 
 
 def test_where_the_file_asks_for_the_length_there_is_a_total(tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ In: the plan of such a loop. Out: whether plain lines can do it, and the lines w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.deferral import loop_lines
-from tracelens.patch.deferral.planning import Deferral, StatementRun
+from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.loop.bars import TEXTS, Bar, number_of
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Loop, own_nodes
@@ -47,10 +47,10 @@ def of_loop(loop: Loop) -> Iterator[cst.CSTNode]:
     return (node for node in own_nodes(loop.body) if node not in inner or isinstance(node, cst.Return))
 
 
-def is_text_alone(deferral: Deferral, runs: Sequence[StatementRun]) -> bool:
+def is_text_alone(deferral: Deferral) -> bool:
     """Whether nothing waits but texts, which are made of what the batch has and are worth nothing once others come."""
     facts, bar = deferral.facts, deferral.bar
-    lines = [statement for run in runs for statement in run.statements]
+    lines = [statement for run in deferral.runs for statement in run.statements]
     leaves = any(isinstance(node, _LEAVES) for node in of_loop(facts.loop))
     return bar is not None and not leaves and all(_is_text(facts, bar, line) for line in lines)
 
@@ -72,11 +72,11 @@ def _only_computes(facts: LoopFacts, call: cst.Call) -> bool:
     return is_pure(full) or method in ("format", "mean", "sum", "detach", "cpu", "size") or within
 
 
-def splices(deferral: Deferral, runs: Sequence[StatementRun], every: int) -> list[Splice]:
+def splices(deferral: Deferral, every: int) -> list[Splice]:
     """The lines below a condition, and what the `for` line needs for it."""
     bar, source = deferral.bar, deferral.facts.source
     number = number_of(deferral.facts, bar) if bar is not None else None
     assert bar is not None and number is not None
     test = f"if {number.is_nth(every)} or {bar.is_last(number.passed)}:"
-    groups = (tuple(cst.ensure_type(one, cst.SimpleStatementLine) for one in run.statements) for run in runs)
+    groups = (tuple(cst.ensure_type(one, cst.SimpleStatementLine) for one in run.statements) for run in deferral.runs)
     return [*number.splices, *(splice for group in groups for splice in loop_lines.below(source, group, test))]

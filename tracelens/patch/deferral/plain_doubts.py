@@ -23,6 +23,8 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
         return
+    if reads.texts:
+        yield say("the bar shows a new text every {interval} batches and in the last one", interval=interval)
     last = say("of the last {interval} batches at most", interval=interval - 1)
     names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
     if reads.lost & {OUTPUT, FILES}:

@@ -41,6 +41,8 @@ class PlainPlan:
     runs: tuple[StatementRun, ...]
     """One for each list: statements that share results are together, at the place of the last of them."""
     lost: frozenset[str]
+    texts: bool = False
+    """Nothing waits: the text of a bar is set in fewer batches, of what these have."""
 
     @property
     def rates(self) -> tuple[str, ...]:
@@ -66,6 +68,8 @@ class PlainPlan:
         return self._told(lambda one, facts: bool(one.read) and not value_types.is_tensor(one.value, facts))
 
     def _told(self, asked: Callable[[Capture, LoopFacts], bool]) -> tuple[str, ...]:
+        if self.texts:
+            return ()
         facts = self.deferral.facts
         captures = (capture for run in self.runs for capture in run.captures)
         return tuple(dict.fromkeys(facts.source.code(one.value) for one in captures if asked(one, facts)))
@@ -73,14 +77,19 @@ class PlainPlan:
     @property
     def proved(self) -> bool:
         """Whether nobody can tell the loop from the original."""
-        return not any((self.lost, self.rates, self.numbers, self.assumed, self.whole))
+        return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.whole))
 
     @property
     def reads_every_n(self) -> bool:
         """Whether the lists are read every N batches; else where the script shows the results, or after the loop."""
         facts = self.deferral.facts
         moved = (statement for run in self.runs for statement in run.statements)
-        if self.lost or self.whole or any(bars.moves_bar(facts, statement) for statement in moved):
+        if (
+            self.lost
+            or self.whole
+            or self.deferral.bar is not None
+            or any(bars.moves_bar(facts, statement) for statement in moved)
+        ):
             return True
         places = self.deferral.places
         if any(_in_every_kth(facts, place.shows) for place in places.shown):
@@ -102,6 +111,8 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     statements = [statement for run in deferral.runs for statement in run.statements]
     if any(isinstance(node, cst.BaseSmallStatement) for node in (*statements, *deferral.drains)):
         return None  # within a line
+    if bar_texts.is_text_alone(deferral):
+        return PlainPlan(deferral, deferral.runs, frozenset(), texts=True)
     runs = [_joined(deferral, [_typed(facts, run) for run in group]) for group in _sharing(deferral)]
     kept = [run for run in runs if run is not None and all(_fits(facts, capture) for capture in run.captures)]
     read = all(any(capture.read for capture in run.captures) for run in kept)

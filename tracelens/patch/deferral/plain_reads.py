@@ -46,8 +46,8 @@ _MOST_DRAINS_IN_PLACE = 1
 def splices(plan: PlainPlan, every: int, unused: Unused) -> list[Splice]:
     """Everything that changes in the file."""
     facts = plan.deferral.facts
-    if bar_texts.is_text_alone(plan.deferral, plan.runs):
-        return bar_texts.splices(plan.deferral, plan.runs, every)
+    if plan.texts:
+        return bar_texts.splices(plan.deferral, every)
     runs = [DeferredFunction(facts, run, "", "").named() for run in plan.runs]
     lists = tuple(_List(unused(_list_name(facts, run)), run, facts) for run in runs)
     writer = _Writer(plan, lists, every)
