@@ -16,6 +16,7 @@ from tests.support.odd_loops.patched import HELD
 from tests.support.patching import Outcome, run, script
 from tracelens.model import Edit, Location, Patch
 from tracelens.patch.code.source import parse
+from tracelens.patch.effects import memory
 from tracelens.patch.loop.sites import find
 from tracelens.patch.recipes import PatchOptions, make
 
@@ -51,6 +52,13 @@ def test_a_loop_that_would_change_stays_and_says_why(name: str, tmp_path: Path) 
     patch = _patch(case, tmp_path)
     assert patch.empty
     assert any(reason in one.obstacle for one in patch.declined)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STAYS)
+def test_it_stays_where_the_engine_gives_up(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "MAX_EFFECTS", 1)
+    assert _patch(STAYS[name][0], tmp_path).empty
 
 
 ENDS = {

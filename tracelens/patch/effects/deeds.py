@@ -205,10 +205,10 @@ def is_occasional(deed: Deed) -> bool:
         return False
     around = path_to(code_of(deed.unit), deed.node)
     conditions = [one for one in around if isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler))]
-    return deed.elsewhere or not all(map(_comes_again, conditions))
+    return deed.elsewhere or not all(map(comes_again, conditions))
 
 
-def _comes_again(condition: ast.AST) -> bool:
+def comes_again(condition: ast.AST) -> bool:
     """Whether a condition counts: `if step % 50 == 0`."""
     test = getattr(condition, "test", None)
     return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in ast.walk(test))

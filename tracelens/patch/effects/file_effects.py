@@ -17,7 +17,7 @@ from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.deeds import Deeds
 from tracelens.patch.effects.file_holders import FileHolders, NamedHolders
-from tracelens.patch.effects.file_text import FileText
+from tracelens.patch.effects.file_text import FileText, stored_in_libraries
 from tracelens.patch.effects.judged_by_file import FileJudge
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import Limits, TooLarge, all_limits
@@ -43,8 +43,17 @@ _RELIED_ON = re.compile(r"torch\.(cuda|accelerator|Tensor|autograd|utils\.data)\
 """What patches rely on: waits, events and streams, reads of tensors, loaders."""
 _SETTINGS = re.compile(r"\.(backends|config|_[a-z]\w*)\b")
 """What torch itself wants to be assigned to, and its private parts, which old scripts mend."""
+_HIDES = re.compile(
+    r"\bdef __(get|set|torch_function|torch_dispatch)__|\baddFilter\b|\bsetLogRecordFactory\b|\bsys\.modules\b"
+    r"|\bsys\.std(out|err) *=(?!=)|\bglobals\(\)|\bbuiltins\.\w+ *=(?!=)"
+)
+"""What runs code, or changes lines, where the text does not show it."""
 MAX_FAILURES = 2
 """Analyses of a file that were given up: after these no other is begun, also for other texts of the file."""
+MAX_STARTS = 4
+"""Files that import it, whose text is read with what they import themselves: they hand it models and loaders."""
+MAX_FOLLOWED = 60
+"""Files that a file imports, directly or through others, whose text is read where the project is given up."""
 MAX_IMPORTERS = 40
 """Files that import the file in question, each of which is looked at as if it were started."""
 
@@ -95,35 +104,55 @@ class FileEffects:
             raise ValueError(f"no loop starts at {question.path}:{question.line}")
         analysis = self._analysis(file.tree, loop)
         if analysis is None:
-            seen = tuple(sorted(self._seen_in_file(file, loop, question), key=lambda one: one.order))
+            found = (*self._seen_in_file(file, loop, question), *self._hiding_in(file))
+            seen = tuple(sorted(found, key=lambda one: one.order))
             answer = _unknown(say("the project is too large to be followed"), question)
             return replace(answer, tier="refused", reasons=seen) if seen else answer
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         if analysis.memory.limits.coarse:
             many = say("the project is so large that many of its objects are not told apart")
             hidden = (*hidden, not_known(many, file.shown, question.line), *self._seen_in_file(file, loop, question))
-        answer = _with(judge(analysis, question, self.started or self.path), hidden)
+        answer = judge(analysis, question, self.started or self.path)
+        answer = _with(_supposed(answer) if analysis.memory.limits.coarse else answer, hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
 
     def holders(self, line: int) -> NamedHolders | None:
         """What of the names of the loop that starts there the text of the file tells, where no more is known."""
         file = self.project.file(self.path)
         loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
-        return None if loop is None else NamedHolders(self._holders, function_of(self._holders.text.tree, loop))
+        if loop is None or file is None or file.tree is None:
+            return None
+        alone = FileHolders(FileText(file.tree, partial(self._is_own, self.path)))
+        return NamedHolders(alone, function_of(file.tree, loop))
 
     def _seen_in_file(self, file: ProjectFile, loop: Loop, question: Question) -> Iterator[Reason]:
         """The obstacles that the file itself shows, where its project is too large to be followed."""
         later = [node for span in question.later for node in nodes_in(loop, span)]
         kept = question.kept if question.kept is not None else evaluated_in_place(later)
         drained = tuple(span for path, span in question.drained if path == question.path)
-        yield from FileJudge(self._holders, loop, question.later, kept, drained, file.shown).reasons()
+        holders = self._holders.within(loop)
+        yield from FileJudge(holders, loop, question.later, kept, drained, file.shown).reasons()
+
+    def _hiding_in(self, file: ProjectFile) -> Iterator[Reason]:
+        """What of the file hides what it does: nobody has followed what it meets."""
+        found = _HIDES.search(file.text)
+        if found is not None:
+            line = file.text.count("\n", 0, found.start()) + 1
+            text = say("what {place} hides is not known", place=f"`{found.group().strip()}`")
+            yield replace(not_known(text, file.shown, line), certainty="known")
 
     @cached_property
     def _holders(self) -> FileHolders:
         file = self.project.file(self.path)
         assert file is not None
         assert file.tree is not None
-        return FileHolders(FileText(file.tree, partial(self._is_own, self.path)))
+        starts = [self.path, *([self.started] if self.started is not None else ()), *self._importers[:MAX_STARTS]]
+        paths = [
+            path for path in (*self.project.imported(self.path), *self.project.imported(*starts)) if path != self.path
+        ]
+        followed = (self.project.file(path) for path in list(dict.fromkeys(paths))[:MAX_FOLLOWED])
+        others = [(one.tree, partial(self._is_own, one.path)) for one in followed if one is not None and one.tree]
+        return FileHolders(FileText(file.tree, partial(self._is_own, self.path), others))
 
     def changes_nothing(self, span: Span) -> bool:
         """Whether what stands there leaves everything as it was, for certain: tensors, objects, variables of others."""
@@ -153,6 +182,9 @@ class FileEffects:
         """Which function of torch that patches rely on the project replaces, as a clause; empty where it does not."""
         known = next(filter(None, map(self._together, all_limits())), None)
         memory = known.memory if known is not None else None
+        name = self._replaced_by_text() if memory is None else ""
+        if name:
+            return say("{shown} replaces `{name}`", shown=self.path.name, name=name)
         for unit, summary in memory.summaries.items() if memory is not None else ():
             stored = (effect for _, effect in summary.effects if effect.kind == WRITES)
             for target, name in ((effect.target, effect.field) for effect in stored):
@@ -160,6 +192,11 @@ class FileEffects:
                 if _RELIED_ON.match(full) and not _SETTINGS.search(full) and not isinstance(unit, Callbacks):
                     return say("{shown} replaces `{name}`", shown=module_of(unit).file.shown, name=full)
         return ""
+
+    def _replaced_by_text(self) -> str:
+        """The same where nothing was followed."""
+        found = (name for tree in self._holders.text.modules for name in stored_in_libraries(tree))
+        return next((one for one in found if _RELIED_ON.match(one) and not _SETTINGS.search(one)), "")
 
     def _analysis(self, tree: ast.AST, node: ast.AST) -> Analysis | None:
         """The first that can be made: of all loops, of this one alone, and the same with fewer objects told apart."""
@@ -286,6 +323,14 @@ def _is_hidden(effect: Effect, name: str) -> bool:
 def _unknown(text: str, question: Question) -> Answer:
     reason = not_known(text, question.path.name, question.line)
     return Answer("checked", (reason,), seen_after_exceptions="results")
+
+
+def _supposed(answer: Answer) -> Answer:
+    """The same where few objects are told apart: what may be met is no obstacle for that, a block around it is."""
+    reasons = tuple(
+        one if one.kind in ("leaves", "block") else replace(one, certainty="suspected") for one in answer.reasons
+    )
+    return _with(replace(answer, tier="checked" if reasons else answer.tier, reasons=()), reasons)
 
 
 def _with(answer: Answer, more: tuple[Reason, ...]) -> Answer:

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tracelens.patch.effects.file_text import SELF, FileText, Place
-from tracelens.patch.effects.places import last_name
-from tracelens.patch.effects.scopes import COMPREHENSIONS, nodes_of, parameters
+from tracelens.patch.effects.file_calls import FileCalls, own_parameters
+from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
+from tracelens.patch.effects.places import Loop, function_of, last_name
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, nodes_of
+from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
 RESULT = "<result>"
-SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
-"""Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
 PLAIN = words(
     "item tolist size numel dim format len int float bool str repr range round sum abs isinstance hasattr id type"
     " strip split lower upper startswith endswith join keys strftime time perf_counter is_available device_count"
@@ -26,17 +26,52 @@ PLAIN = words(
 """Functions and methods whose results hold nothing."""
 
 
-class FileHolders:
-    """The steps of a whole file."""
+_SHOWING = words(
+    "add_scalar add_scalars add_image add_images add_figure add_text add_histogram add_graph add_audio log write info"
+    " debug warning error set_postfix set_postfix_str set_description set_description_str log_metrics"
+)
+"""Methods that write down what they are given, and keep none of it."""
+_STATISTICS = words(
+    "mean std var median sum min max average percentile quantile prod nanmean nansum sqrt exp log fmean stdev isnan"
+    " isfinite allclose"
+)
+_OF_NUMBERS = words("np numpy math statistics")
+"""Libraries whose functions of these names give numbers."""
 
-    def __init__(self, text: FileText) -> None:
-        self.text = text
+
+def holds_nothing(call: ast.Call) -> bool:
+    """Whether the result of a call holds nothing of what it was made of."""
+    name, root = last_name(call.func), chain_of(call.func)[-1]
+    of_numbers = isinstance(root, ast.Name) and root.id in _OF_NUMBERS and name in _STATISTICS
+    extreme = isinstance(call.func, ast.Name) and name in ("min", "max") and not call.keywords
+    return name in PLAIN or of_numbers or extreme
+
+
+class FileHolders:
+    """The steps of a whole file. `skipped`: assignments that are over, or not yet made, where it is asked."""
+
+    def __init__(
+        self, text: FileText, calls: FileCalls | None = None, skipped: frozenset[ast.AST] = frozenset()
+    ) -> None:
+        self.text, self.calls, self._skipped = text, calls or FileCalls(text), skipped
+
+    def within(self, loop: Loop) -> FileHolders:
+        """The same while a loop runs: its function has not come to what stands below, or gives its names new values."""
+        code = function_of(self.text.tree, loop)
+        found = frozenset(_not_in_force(code, loop, self.text.scope(code).own))
+        return FileHolders(self.text, self.calls, found) if found else self
 
     def reach(self, roots: Iterable[Place], without: frozenset[Place] = frozenset()) -> frozenset[Place]:
-        """The variables, and those whose objects they may be, be parts of, or hold.
+        """The variables, and those whose objects they may be, be parts of, or hold; of settings, those asked about.
 
         `without`: what an object was given by a method of it, as a meter its numbers, counts for nothing there.
         """
+        asked = frozenset(roots)
+        seen = self.holding(asked, without)
+        return frozenset(one for one in seen if one in asked or not self.text.is_settings(one.name))
+
+    def holding(self, roots: Iterable[Place], without: frozenset[Place] = frozenset()) -> frozenset[Place]:
+        """The same with all settings."""
         seen = set(roots)
         waiting = list(seen)
         while waiting:
@@ -45,7 +80,7 @@ class FileHolders:
             for one in {current, current.whole}:  # an attribute may be any part of what its object holds
                 steps |= self._steps.get(one, set())
                 steps |= self._given.get(one, set()) - without
-            steps = {one for one in steps - seen if one.name not in SETTINGS}
+            steps -= seen
             seen |= steps
             waiting += steps
         return frozenset(seen)
@@ -69,7 +104,7 @@ class FileHolders:
         out: dict[Place, set[Place]] = {}
         for code in self._codes:
             for node in nodes_of(code):  # type: ignore[arg-type]  # all that `around` has are pieces of code
-                for target, values in self._bound(node, code):
+                for target, values in self._bound(node, code) if node not in self._skipped else ():
                     out.setdefault(target, set()).update(one for one in values if one != target)
         return out
 
@@ -82,7 +117,7 @@ class FileHolders:
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Attribute)
-                    and last_name(node.func) not in PLAIN
+                    and last_name(node.func) not in PLAIN | _SHOWING
                 ):
                     target = self.text.place(node.func.value, code)
                     handed = {one for part in _arguments(node) for one in self.held(part, code)}
@@ -108,6 +143,26 @@ class FileHolders:
             yield Place(code, RESULT), self.held(node.value, code)
         elif isinstance(node, ast.Call):
             yield from self._handed(node, code)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            yield from self._changed_by(node.value, code)
+        elif isinstance(node, FUNCTIONS):
+            yield from self._defaults(node, code)
+
+    def _changed_by(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
+        """What a call is made for whose result nobody takes: `heapq.heappush(queue, meter)`."""
+        root = chain_of(node.func)[-1]
+        fills = isinstance(root, ast.Name) and (root.id in self.text.libraries or root.id == "setattr")
+        given = [self.text.place(one, code) for one in node.args] if fills else []
+        if len(given) > 1 and given[0] is not None:
+            yield given[0], {one for part in node.args[1:] for one in self.held(part, code)}
+
+    def _defaults(self, node: FunctionNode, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
+        names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+        pairs = [*zip(reversed(names), reversed(node.args.defaults), strict=False)]
+        pairs += [
+            (one.arg, value) for one, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value
+        ]
+        yield from ((Place(node, name), self.held(value, code)) for name, value in pairs)
 
     def _aims(self, aim: ast.expr, code: ast.AST) -> Iterator[Place]:
         if isinstance(aim, (ast.Tuple, ast.List)):
@@ -120,9 +175,8 @@ class FileHolders:
 
     def _handed(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
         """The parameters of functions of the file that a call fills."""
-        for function in self.text.called(node.func):
-            names = parameters(function)
-            names = names[1:] if names[:1] and names[0] in SELF else names
+        for function in self.calls.called(node.func):
+            names = own_parameters(function)
             for number, argument in enumerate(node.args):
                 values = self.held(argument, code)
                 aims = names if isinstance(argument, ast.Starred) else names[number : number + 1] or names[-1:]
@@ -140,10 +194,15 @@ class FileHolders:
             yield from (one for one, _ in self.text.mentions(node.body, code))
         elif isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
             found = self.text.place(node, code)
-            if found is not None and not (found.name in SETTINGS and found.attribute):
+            plain = (
+                found is not None
+                and self.text.is_settings(found.name)
+                and found.attribute not in ("", *self.text.stored)
+            )
+            if found is not None and not plain:
                 yield found
-        if isinstance(node, ast.Call) and last_name(node.func) not in PLAIN:
-            yield from (Place(function, RESULT) for function in self.text.called(node.func))
+        if isinstance(node, ast.Call) and not holds_nothing(node):
+            yield from (Place(function, RESULT) for function in self.calls.called(node.func))
         for part in self._parts_of(node):
             yield from self._held(part, code)
 
@@ -151,7 +210,7 @@ class FileHolders:
         """The parts of an expression that its value may be or hold."""
         if isinstance(node, ast.Call):
             owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            return () if last_name(node.func) in PLAIN else (*_arguments(node), *owner)
+            return () if holds_nothing(node) else (*_arguments(node), *owner)
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
             return self.text.calls_in(node)
         if isinstance(node, COMPREHENSIONS):
@@ -160,6 +219,35 @@ class FileHolders:
             return (node.left, node.right) if isinstance(node.op, (ast.Add, ast.BitOr, ast.Mult)) else ()
         held = isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr))
         return ast.iter_child_nodes(node) if held else ()
+
+
+def _not_in_force(code: ast.AST, loop: Loop, own: frozenset[str]) -> Iterator[ast.AST]:
+    """The assignments to variables of a function that say nothing of them within its loop."""
+    rebound = _bound_first(loop) if isinstance(code, FUNCTIONS) else frozenset()
+    end = loop.end_lineno or loop.lineno
+    nodes = list(nodes_of(code))  # type: ignore[arg-type]  # what has a loop is a piece of code
+    loops = (one for one in nodes if isinstance(one, (ast.For, ast.AsyncFor, ast.While)) and one is not loop)
+    inner = any(loop in ast.walk(one) for one in loops)
+    for node in nodes:
+        names = [one.id for one in node.targets if isinstance(one, ast.Name)] if isinstance(node, ast.Assign) else []
+        if not isinstance(node, ast.Assign) or len(names) < len(node.targets) or not own.issuperset(names):
+            continue
+        outside = not loop.lineno <= node.lineno <= end
+        if (node.lineno > end and not inner) or (outside and rebound.issuperset(names)):
+            yield node
+
+
+def _bound_first(loop: Loop) -> frozenset[str]:
+    """The names that get a value in each batch before it is looked at."""
+    loads: dict[str, int] = {}
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            loads[node.id] = min(node.lineno, loads.get(node.id, node.lineno))
+    bound = (node for node in loop.body if isinstance(node, ast.Assign))
+    targets = (
+        (one.id, node.end_lineno or node.lineno) for node in bound for one in node.targets if isinstance(one, ast.Name)
+    )
+    return frozenset(name for name, line in targets if loads.get(name, line + 1) > line)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from tracelens.patch.effects.scopes import FUNCTIONS, Code, Scope, scope_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
+from tracelens.patch.effects.words import words
 
 SELF = ("self", "cls")
-_CALLED = ("__call__", "forward")
-"""What runs where an object is called."""
+_SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
+"""Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
 
 
 class Place(NamedTuple):
@@ -43,21 +44,26 @@ class Place(NamedTuple):
         return f"{self.name}.{self.attribute}" if self.attribute else self.name
 
 
-class FileText:
-    """One file. `is_own`: whether an import, by its full name, means something of the project."""
+IsOwn = Callable[[str], bool]
+"""Whether an import, by its full name, means something of the project."""
 
-    def __init__(self, tree: ast.Module, is_own: Callable[[str], bool]) -> None:
+
+class FileText:
+    """One file, with those of its project that it imports, as far as they are followed."""
+
+    def __init__(self, tree: ast.Module, is_own: IsOwn, others: Iterable[tuple[ast.Module, IsOwn]] = ()) -> None:
         self.tree = tree
-        self._is_own = is_own
+        self.modules = {tree: is_own, **dict(others)}
         self._scopes: dict[ast.AST, Scope] = {}
+        self._mentioned: dict[FunctionNode, tuple[Place, ...]] = {}
 
     # ---------------------------------------------------------------------------------------------------- what there is
 
     @cached_property
     def around(self) -> dict[ast.AST, tuple[ast.AST, ...]]:
         """By function and class, the functions and classes around it, the outermost first."""
-        out: dict[ast.AST, tuple[ast.AST, ...]] = {self.tree: ()}
-        waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(self.tree, ())]
+        out: dict[ast.AST, tuple[ast.AST, ...]] = dict.fromkeys(self.modules, ())
+        waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, (tree,)) for tree in self.modules]
         while waiting:
             node, outer = waiting.pop()
             for child in ast.iter_child_nodes(node):
@@ -67,9 +73,15 @@ class FileText:
                 waiting.append((child, (*outer, child) if inner else outer))
         return out
 
+    def module(self, code: ast.AST) -> ast.Module:
+        """The file that a piece of code stands in."""
+        found = self.around[code][0] if self.around[code] else code
+        assert isinstance(found, ast.Module)
+        return found
+
     @cached_property
     def functions(self) -> dict[str, tuple[FunctionNode, ...]]:
-        """By name, the functions and methods of the file."""
+        """By name, the functions and methods of all files."""
         out: dict[str, tuple[FunctionNode, ...]] = {}
         for node in self.around:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -78,22 +90,44 @@ class FileText:
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:
-        return {node.name: node for node in self.around if isinstance(node, ast.ClassDef)}
+        found = [node for node in self.around if isinstance(node, ast.ClassDef)]
+        return {node.name: node for node in reversed(found)}
 
     @cached_property
     def libraries(self) -> frozenset[str]:
         """Names that stand for modules and functions of libraries."""
-        out: set[str] = set()
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                names = ((one.asname or one.name.partition(".")[0], one.name) for one in node.names)
-            elif isinstance(node, ast.ImportFrom):
-                base = "." * node.level + (node.module or "")
-                names = ((one.asname or one.name, f"{base}.{one.name}") for one in node.names)
-            else:
-                continue
-            out.update(name for name, full in names if not full.startswith(".") and not self._is_own(full))
-        return frozenset(out)
+        return frozenset(name for name, _, own in self._imports if not own)
+
+    @cached_property
+    def own_modules(self) -> frozenset[str]:
+        """Names that stand for modules and functions of the project, and are bound in its files by an import."""
+        return frozenset(name for name, _, own in self._imports if own)
+
+    @cached_property
+    def _imports(self) -> tuple[tuple[str, ast.Module, bool], ...]:
+        """The names that imports bind, each with its file and whether it means something of the project."""
+        out: list[tuple[str, ast.Module, bool]] = []
+        for tree, is_own in self.modules.items():
+            for node in ast.walk(tree):
+                names: Iterable[tuple[str, str]] = ()
+                if isinstance(node, ast.Import):
+                    names = ((one.asname or one.name.partition(".")[0], one.name) for one in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    base = "." * node.level + (node.module or "")
+                    names = ((one.asname or one.name, f"{base}.{one.name}") for one in node.names)
+                out += [(name, tree, full.startswith(".") or is_own(full)) for name, full in names]
+        return tuple(out)
+
+    @cached_property
+    def _homes(self) -> dict[str, ast.Module]:
+        """By name, the first file that has it as a variable of its module and not from an import."""
+        imported = {(name, tree) for name, tree, _ in self._imports}
+        out: dict[str, ast.Module] = {}
+        for tree in self.modules:
+            for name in self.scope(tree).own:
+                if (name, tree) not in imported:
+                    out.setdefault(name, tree)
+        return out
 
     def scope(self, code: ast.AST) -> Scope:
         if code not in self._scopes:
@@ -119,7 +153,7 @@ class FileText:
     def has_other_bases(self, code: ast.AST) -> bool:
         """Whether a method's class is made of one of another file of the project."""
         made = (one for one in self.around[code] if isinstance(one, ast.ClassDef))
-        bases = (_chain(base)[-1] for one in made for base in one.bases)
+        bases = (chain_of(base)[-1] for one in made for base in one.bases)
         names = (one.id for one in bases if isinstance(one, ast.Name))
         return any(one not in self.classes and one not in self.libraries and one != "object" for one in names)
 
@@ -127,17 +161,23 @@ class FileText:
 
     def place(self, node: ast.AST, code: ast.AST) -> Place | None:
         """The variable behind a chain of attributes, elements and calls, in the function `code`."""
-        chain = _chain(node)
-        root = chain[-1]
-        owner = self.owner(root.id, code) if isinstance(root, ast.Name) else None
-        if owner is None or not isinstance(root, ast.Name):
+        chain = chain_of(node)
+        name = chain[-1].id if isinstance(chain[-1], ast.Name) else ""
+        while name in self.own_modules and len(chain) > 1 and isinstance(chain[-2], ast.Attribute):
+            if self._homes.get(name) is not None:
+                break
+            name = chain[-2].attr  # a variable of another file, by the name of its module
+            chain = chain[:-1]
+        owner = self.owner(name, code) if name else None
+        if owner is None:
             return None
         first, call = (chain[-2] if len(chain) > 1 else None), (chain[-3] if len(chain) > 2 else None)
         if not isinstance(first, ast.Attribute):
-            return Place(owner, root.id)
+            return Place(owner, name)
         if not isinstance(call, ast.Call):
-            return Place(owner, root.id, first.attr)
-        return self._called_of(Place(owner, root.id, first.attr), code)
+            computed = name not in SELF and first.attr in self.functions and first.attr not in self.stored
+            return Place(owner, name) if computed else Place(owner, name, first.attr)
+        return self._called_of(Place(owner, name, first.attr), code)
 
     def _called_of(self, place: Place, code: ast.AST) -> Place | None:
         """What the call of an attribute sees: all of its object. A method of `self` is followed, where it is known."""
@@ -149,9 +189,19 @@ class FileText:
 
     @cached_property
     def stored(self) -> frozenset[str]:
-        """The attributes that are stored anywhere in the file."""
-        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
+        """The attributes that are stored anywhere."""
+        nodes = (node for tree in self.modules for node in ast.walk(tree) if isinstance(node, ast.Attribute))
         return frozenset(node.attr for node in nodes if isinstance(node.ctx, ast.Store))
+
+    def is_settings(self, name: str) -> bool:
+        """Whether a variable of that name has nothing but settings: none is the optimizer."""
+        return name in _SETTINGS and name not in self._optimizers
+
+    @cached_property
+    def _optimizers(self) -> frozenset[str]:
+        bound = (node for tree in self.modules for node in ast.walk(tree) if isinstance(node, ast.Assign))
+        made = (one for one in bound if any(getattr(part, "attr", "") == "optim" for part in chain_of(one.value)))
+        return frozenset(aim.id for one in made for aim in one.targets if isinstance(aim, ast.Name))
 
     def owner(self, name: str, code: ast.AST) -> ast.AST | None:
         """What a name is a variable of; None for what a library or Python itself has under it."""
@@ -161,15 +211,14 @@ class FileText:
         for one in reversed(chain):
             scope = self.scope(one)
             if name in scope.module:
-                break
-            if name in scope.own and one is not self.tree:
+                return self._homes.get(name, self.module(code))
+            if name in scope.own and not isinstance(one, ast.Module):
                 return one
-        known = name in self.scope(self.tree).own or any(name in self.scope(one).module for one in chain)
-        return self.tree if known and name not in self.libraries else None
+        return self._homes.get(name)
 
     def mentions(self, node: ast.AST, code: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
         """The variables that a piece looks at or hands on, each with the node that does; not those it only binds."""
-        chain = _chain(node)
+        chain = chain_of(node)
         root = chain[-1]
         if isinstance(root, ast.Name):
             found = self.place(node, code)
@@ -183,39 +232,20 @@ class FileText:
             for child in ast.iter_child_nodes(node):
                 yield from self.mentions(child, code)
 
-    # ------------------------------------------------------------------------------------------------------------ calls
+    def mentioned(self, function: FunctionNode) -> tuple[Place, ...]:
+        """All that the text of a function looks at or hands on."""
+        if function not in self._mentioned:
+            body = [function.body] if isinstance(function, ast.Lambda) else function.body
+            found = (place for node in body for place, _ in self.mentions(node, function))
+            self._mentioned[function] = tuple(dict.fromkeys(found))
+        return self._mentioned[function]
 
     def calls_in(self, node: ast.AST) -> list[ast.Call]:
         """The first call within a chain of attributes and elements."""
-        return [one for one in _chain(node)[1:] if isinstance(one, ast.Call)][:1]
-
-    def called(self, node: ast.AST) -> Iterator[FunctionNode]:
-        """The functions of the file that a call, or the mention of a function, may run; by their names."""
-        if isinstance(node, ast.Attribute):
-            yield from self.functions.get(node.attr, ())
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield from self.functions.get(node.id, ())
-            yield from self._methods(self.classes.get(node.id), ("__init__", "__post_init__", *_CALLED))
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") not in self.functions:
-            yield from (one for name in _CALLED for one in self.functions.get(name, ()))
-
-    def _methods(self, made: ast.ClassDef | None, names: Iterable[str]) -> Iterator[FunctionNode]:
-        for name in names if made is not None else ():
-            yield from (one for one in self.functions.get(name, ()) if made in self.around[one])
-
-    def behind(self, nodes: Iterable[ast.AST]) -> tuple[FunctionNode, ...]:
-        """All functions of the file that run where these nodes do, directly or through one another."""
-        waiting = [one for node in nodes for part in ast.walk(node) for one in self.called(part)]
-        out = dict.fromkeys(waiting)
-        while waiting:
-            function = waiting.pop()
-            new = [one for part in ast.walk(function) for one in self.called(part) if one not in out]
-            out.update(dict.fromkeys(new))
-            waiting += new
-        return tuple(out)
+        return [one for one in chain_of(node)[1:] if isinstance(one, ast.Call)][:1]
 
 
-def _chain(node: ast.AST) -> list[ast.AST]:
+def chain_of(node: ast.AST) -> list[ast.AST]:
     """The node, what it is an attribute, an element or a call of, and so on to the name."""
     out = [node]
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call, ast.Starred, ast.Await)):
@@ -230,3 +260,31 @@ def _beside(node: ast.AST) -> Iterator[ast.AST]:
         yield from (*node.args, *(one.value for one in node.keywords))
     elif isinstance(node, ast.Subscript):
         yield node.slice
+
+
+def stored_in_libraries(tree: ast.Module) -> Iterator[str]:
+    """The full names of what a file puts in the place of a library's functions."""
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            pairs = ((one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2 for one in node.names)
+            known.update(pairs)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            known.update((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
+    for node in ast.walk(tree):
+        root, _, rest = _put_in_place(node).partition(".")
+        if root in known and rest:
+            yield f"{known[root]}.{rest}"
+
+
+def _put_in_place(node: ast.AST) -> str:
+    """The text of what a node gives another value: an attribute, also by `setattr` and `mock.patch`."""
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return ast.unparse(node)
+    if not isinstance(node, ast.Call) or not node.args:
+        return ""
+    name, first = ast.unparse(node.func), node.args[0]
+    if name == "setattr" and len(node.args) > 1:
+        return f"{ast.unparse(first)}.{getattr(node.args[1], 'value', '')}"
+    patches = name.endswith(("mock.patch", "patch.object"))
+    return (str(first.value) if isinstance(first, ast.Constant) else ast.unparse(first)) if patches else ""

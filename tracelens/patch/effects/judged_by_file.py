@@ -7,15 +7,18 @@ where the project is too large to be followed: nothing is proved here, but what 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
-from tracelens.patch.effects.file_holders import PLAIN, RESULT, SETTINGS, FileHolders
-from tracelens.patch.effects.file_text import SELF, Place
+from tracelens.patch.effects.file_calls import defaulted, is_around
+from tracelens.patch.effects.file_holders import PLAIN, RESULT, FileHolders
+from tracelens.patch.effects.file_lines import calls_in, owner_of, prints, shown_text, writes_lines
+from tracelens.patch.effects.file_text import SELF, Place, chain_of
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
-from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in
-from tracelens.patch.effects.reasons import CLOCKS, CODE, LINES, About, Reason, ReasonKind
+from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in, path_to
+from tracelens.patch.effects.reasons import CLOCKS, CODE, FILES, LINES, About, Reason, ReasonKind
 from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
@@ -23,15 +26,18 @@ from tracelens.patch.effects.words import words
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 _BARS = words("set_postfix set_postfix_str set_description set_description_str")
 """What they change is the text of a bar, which the plan itself looks after."""
-_PRINTERS = words("print pprint display")
-_LOGS = words("debug info warning warn error exception critical log msg")
-_LOGGERS = words("logger log logging _logger LOGGER LOG tqdm stdout stderr")
-_OF_LOGGERS = _LOGS | {"write", "writelines"}
 _CLOCKS = words("time perf_counter monotonic process_time now utcnow today elapsed_time")
 _CLOCK_OWNERS = words("time datetime timeit")
 _COLLECTIVES = words(
     "all_reduce all_gather all_gather_object barrier broadcast reduce reduce_scatter gather_for_metrics"
 )
+_LOOKS_NAMES_UP = words("globals locals eval exec vars breakpoint")
+_SETS = re.compile(r"set_|manual_seed$|seed$|putenv$|enable_|disable_")
+_FILE_WRITERS = words("open savetxt to_csv dump write_text write writelines tofile flush")
+_FILE_READERS = words(
+    "open read_text read_csv load loadtxt exists isfile listdir getsize stat readlines glob fromfile memmap getvalue"
+)
+_WEIGHTS = words("weight bias grad data param_groups")
 _COMPUTING = words("max min sorted zip enumerate map filter list tuple dict set reversed all any print")
 """Built-in functions that change nothing of what they are given."""
 
@@ -49,30 +55,84 @@ class FileJudge:
         shown: str,
     ) -> None:
         self.holders, self.text, self.loop, self.shown = holders, holders.text, loop, shown
+        self.calls = holders.calls
+        self._known_met: dict[Place, str] = {}
         self.kept, self.drained, self.later = kept, drained, later
         self.code = function_of(self.text.tree, loop)
         self.statements = [node for span in later for node in nodes_in(loop, span)]
 
     def reasons(self) -> Iterator[Reason]:
         """All obstacles that the text of the file shows."""
+        for statement in self.statements:
+            divides = any(isinstance(part, (ast.Div, ast.FloorDiv, ast.Mod)) for part in ast.walk(statement))
+            caught = (isinstance(one, ast.Try) and one.handlers for one in path_to(self.loop, statement)[1:-1])
+            if divides and any(caught):
+                text = say("an error in it is caught where it stands, and would not be later")
+                yield self._reason("block", text, statement)
         for node in (part for statement in self.statements for part in ast.walk(statement)):
             if isinstance(node, _LEAVES):
                 yield self._reason("leaves", say("it leaves the loop, or hands control to somebody else"), node)
         yield from self._of_the_moment()
-        behind = self._behind_moved
+        yield from self._of_weights()
         for atom in self._staying:
-            if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
-                text = say("the loop hands control to its caller, who may look at anything")
-                yield self._reason("moment", text, atom)
-            functions = self.text.behind([atom])
-            yield from self._seen_by(atom, functions)
-            if self._prints and any(map(_prints, _calls([atom, *functions]))):
-                text = say("{who} writes lines of its own", who=f"`{_shown(atom)}`")
-                yield self._reason("output", text, atom, LINES)
-            stored = self._stored([atom], functions) if behind else frozenset()
-            for place in sorted({one.shown for one in stored if any(map(one.meets, self._looked_at))}):
-                told = {"who": f"`{_shown(atom)}`", "name": f"`{place}`"}
-                yield self._reason("object", say("{who} changes {name}", **told), atom)
+            yield from self._of_piece(atom)
+        beside = [one for one in self.calls.beside if not self._leads_to_loop(one)]
+        yield from self._of_functions(say("what runs beside the loop"), self.loop, self.calls.with_behind(beside))
+
+    def _of_piece(self, atom: ast.AST) -> Iterator[Reason]:
+        """What a piece that stays does, and the functions behind it."""
+        if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
+            text = say("the loop hands control to its caller, who may look at anything")
+            yield self._reason("moment", text, atom)
+        functions = self.calls.behind([atom])
+        unseen = self.calls.unseen([atom, *functions])
+        if atom is self._head:
+            unseen = tuple(dict.fromkeys((*unseen, *self.calls.gone_through())))
+        if any(last_name(one.func) in _LOOKS_NAMES_UP and isinstance(one.func, ast.Name) for one in calls_in([atom])):
+            yield self._reason("moment", say("the loop looks names up by their text"), atom)
+        if self._writes_files and any(last_name(one.func) in _FILE_READERS for one in calls_in([atom, *functions])):
+            yield self._reason("output", say("{who} looks at files", who=f"`{shown_text(atom)}`"), atom, FILES)
+        if self._trackers & {ast.unparse(one.func) for one in calls_in([atom, *functions])}:
+            yield self._reason(
+                "object", say("{who} changes {name}", who=f"`{shown_text(atom)}`", name="the tracker"), atom
+            )
+        yield from self._seen_by(atom, functions)
+        yield from self._of_functions(f"`{shown_text(atom)}`", atom, (*functions, *unseen))
+        stored = self._stored([atom], functions) if self._behind_moved else frozenset()
+        for place in sorted({one.shown for one in stored if any(map(one.meets, self._looked_at))}):
+            told = {"who": f"`{shown_text(atom)}`", "name": f"`{place}`"}
+            yield self._reason("object", say("{who} changes {name}", **told), atom)
+
+    def _of_functions(self, who: str, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
+        """What functions do that run where a piece stays."""
+        pieces = [*functions] if atom is self.loop else [atom, *functions]
+        if self._prints and any(writes_lines(one) for one in pieces):
+            yield self._reason("output", say("{who} writes lines of its own", who=who), atom, LINES)
+        outer = (place for one in functions for place in self._outer(one))
+        met = next(filter(None, (self._met(one) or (one.shown if one in self._rebound else "") for one in outer)), "")
+        met = met or next((name for one in functions for name in self._by_other_names(one)), "")
+        if met:
+            yield self._reason("object", say("{who} looks at {name}", who=who, name=f"`{met}`"), atom)
+
+    def _leads_to_loop(self, function: FunctionNode) -> bool:
+        """Whether a function is handed to something that starts the training with it."""
+        return any(is_around(self.text, one, self.code) for one in self.calls.with_behind([function]))
+
+    @cached_property
+    def _trackers(self) -> frozenset[str]:
+        """Functions of a library that log: its steps come in the order of the calls."""
+        found = (one.func for one in [*self._moved_calls, *calls_in(self._behind_moved)])
+        return frozenset(
+            ast.unparse(one)
+            for one in found
+            if owner_of(one) in self.text.libraries and last_name(one).startswith("log")
+        ) - frozenset(
+            f"{owner}.{name}" for owner in ("np", "numpy", "math", "torch") for name in words("log log2 log10")
+        )
+
+    @cached_property
+    def _writes_files(self) -> bool:
+        return any(last_name(one.func) in _FILE_WRITERS for one in [*self._moved_calls, *calls_in(self._behind_moved)])
 
     def _reason(self, kind: ReasonKind, text: str, node: ast.AST, about: About = CODE) -> Reason:
         line = getattr(node, "lineno", self.loop.lineno)
@@ -81,15 +141,39 @@ class FileJudge:
     def _of_the_moment(self) -> Iterator[Reason]:
         """What the statements do, by functions of the file, that is bound to the moment at which they stand."""
         functions = self._behind_moved
-        for node in [*self._moved_calls, *_calls(functions)]:
-            name, owner = last_name(node.func), _owner(node.func)
+        texts = calls_in(self.calls.texts if self._prints else ())
+        for node in [*self._moved_calls, *calls_in(functions), *texts]:
+            name, owner = last_name(node.func), owner_of(node.func)
             at = node if node in self._moved_calls else self.statements[0]
             if name in _CLOCKS and (owner in _CLOCK_OWNERS or name == "elapsed_time"):
                 yield self._reason("moment", say("it {kind}", kind=CLOCK), at, CLOCKS)
             elif name in _COLLECTIVES and owner not in ("np", "numpy", "functools", ""):
                 yield self._reason("moment", say("it {kind}", kind=COLLECTIVE), at)
+            elif _SETS.match(name) and owner in self.text.libraries and node not in texts:
+                yield self._reason("moment", say("it changes a setting of the process"), at)
             elif owner == "random" or (owner == "torch" and name in ("rand", "randn", "randint", "randperm")):
                 yield self._reason("moment", say("it {kind}", kind=RANDOM), at)
+
+    def _of_weights(self) -> Iterator[Reason]:
+        """Weights and groups of an optimizer that the statements hold, which the loop changes."""
+        for node in (part for one in self.statements for part in ast.walk(one)):
+            root = chain_of(node)[-1]
+            held = isinstance(node, ast.Attribute) and node.attr in _WEIGHTS and not self._is_computed(node)
+            if held and isinstance(root, ast.Name) and root.id not in self._varying:
+                told = {"who": say("the loop"), "name": f"`{shown_text(node)}`"}
+                yield self._reason("object", say("{who} changes {name}", **told), node)
+        called = {one.func.id for one in calls_in(self._staying) if isinstance(one.func, ast.Name)}
+        handed = [part for call in self._moved_calls for part in call.args if isinstance(part, ast.Name)]
+        for name in (one for one in handed if one.id in called - self.text.libraries):
+            text = say("{who} changes {name}", who=say("the loop"), name=f"`{name.id}`")
+            yield self._reason("object", text, name)
+
+    def _is_computed(self, node: ast.AST) -> bool:
+        """Whether something is made of what stands there at once: a norm, an element, a mean."""
+        parts = (part for one in self.statements for part in ast.walk(one))
+        return any(
+            getattr(one, "value", None) is node for one in parts if isinstance(one, (ast.Attribute, ast.Subscript))
+        )
 
     # ------------------------------------------------------------------------------------------- what the statements do
 
@@ -111,13 +195,14 @@ class FileJudge:
 
     @cached_property
     def _behind_moved(self) -> tuple[FunctionNode, ...]:
-        functions = (one for call in self._moved_calls for one in self.text.called(call.func))
+        functions = (one for call in self._moved_calls for one in self.calls.called(call.func))
         found = tuple(dict.fromkeys(functions))
-        return tuple(dict.fromkeys((*found, *self.text.behind(found))))
+        handed = self.calls.beside if any(map(self.calls.is_of_a_variable, calls_in(found))) else ()
+        return self.calls.with_behind((*found, *handed))
 
     @cached_property
     def _prints(self) -> bool:
-        return any(map(_prints, [*self._moved_calls, *_calls(self._behind_moved)]))
+        return any(map(prints, [*self._moved_calls, *calls_in(self._behind_moved)]))
 
     @cached_property
     def _looked_at(self) -> frozenset[Place]:
@@ -134,6 +219,27 @@ class FileJudge:
         without = frozenset(Place(self.code, name) for name in self._varying)
         reached = self.holders.reach(found, without)
         return frozenset(one for one in reached if one.name != RESULT)  # each call of a function makes another object
+
+    @cached_property
+    def _rebound(self) -> frozenset[Place]:
+        """The variables of others to which the statements give new values."""
+        names = (node for node in self._moved if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+        found = (self.text.place(node, self.code) for node in names)
+        return frozenset(one for one in found if one is not None)
+
+    def _by_other_names(self, piece: ast.AST) -> Iterator[str]:
+        """Attributes of the loop's own object that a piece looks at under another name of it: `trainer.total`."""
+        for node in ast.walk(piece) if self._own_changed else ():
+            if not isinstance(node, ast.Attribute) or node.attr not in self._own_changed:
+                continue
+            if not (isinstance(node.value, ast.Name) and node.value.id in SELF):
+                yield node.attr
+
+    @cached_property
+    def _own_changed(self) -> frozenset[str]:
+        stored = (node for node in self._moved if self._target(node) is not None)
+        found = (self.text.place(self._target(node) or node, self.code) for node in stored)
+        return frozenset(one.attribute for one in found if one is not None and one.name in SELF) - {""}
 
     @cached_property
     def _varying(self) -> frozenset[str]:
@@ -180,7 +286,7 @@ class FileJudge:
         """Whether a value is nothing that could be changed: its name is computed with, or it is made in each batch."""
         if not isinstance(node, ast.Name):
             return not isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred))
-        if node.id in self._varying or node.id in SETTINGS:
+        if node.id in self._varying or self.text.is_settings(node.id):
             return True
         operands = (one for part in ast.walk(code) if isinstance(part, ast.BinOp) for one in (part.left, part.right))
         return any(isinstance(one, ast.Name) and one.id == node.id for one in operands)
@@ -190,8 +296,11 @@ class FileJudge:
     @cached_property
     def _staying(self) -> tuple[ast.AST, ...]:
         """The pieces of the loop that run where they stand: small statements, heads, and what is kept of the others."""
-        head = self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
-        return (head, *(atom for node in self.loop.body for atom in self._atoms(node)))
+        return (self._head, *(atom for node in self.loop.body for atom in self._atoms(node)))
+
+    @property
+    def _head(self) -> ast.expr:
+        return self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
 
     def _atoms(self, node: ast.AST) -> Iterator[ast.AST]:
         if any(span.holds(node) for span in self.drained):
@@ -217,16 +326,21 @@ class FileJudge:
         """What a piece that stays looks at of the objects that the statements change."""
         found = [place for place, _ in self.text.mentions(atom, self.code)]
         found += [place for one in functions for place in self._outer(one)]
-        for place in dict.fromkeys(found):
-            met = self._met(place) if place.name not in SETTINGS else ""
+        by_other_names = [name for one in (atom, *functions) for name in self._by_other_names(one)]
+        for met in (*map(self._met, dict.fromkeys(found)), *by_other_names):
             if met:
-                told = {"who": f"`{_shown(atom)}`", "name": f"`{met}`"}
+                told = {"who": f"`{shown_text(atom)}`", "name": f"`{met}`"}
                 yield self._reason("object", say("{who} looks at {name}", **told), atom)
                 return
 
     def _met(self, place: Place) -> str:
         """Which object that the statements change a variable may stand for or hold; empty where it is none."""
-        found = self.holders.reach([place]) if self._changed else frozenset()
+        if place not in self._known_met:
+            self._known_met[place] = self._which_met(place)
+        return self._known_met[place]
+
+    def _which_met(self, place: Place) -> str:
+        found = self.holders.holding([place]) if self._changed else frozenset()
         wholes = {one.whole for one in self._changed}
         met = [
             one.shown
@@ -250,17 +364,13 @@ class FileJudge:
 
     def _outer(self, function: FunctionNode) -> Iterator[Place]:
         """What a function looks at that is not handed to it: variables around it, its own object."""
-        body = [function.body] if isinstance(function, ast.Lambda) else function.body
-        for node in body:
-            for place, _ in self.text.mentions(node, function):
-                if self._is_of_others(place, function):
-                    yield place
+        return (place for place in self.text.mentioned(function) if self._is_of_others(place, function))
 
     def _is_of_others(self, place: Place, function: ast.AST) -> bool:
         """Whether a variable is one of the loop's function too; the object of another class is told by its names."""
         if isinstance(place.owner, ast.ClassDef):
             return place.owner is self.text.family(self.code)
-        return place.owner is not function
+        return place.owner is not function or place.name in defaulted(function)
 
 
 def _changes(function: FunctionNode, number: int) -> bool:
@@ -278,25 +388,3 @@ def _changes(function: FunctionNode, number: int) -> bool:
         if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in ast.walk(one)):
             return True
     return False
-
-
-def _calls(nodes: Iterable[ast.AST]) -> list[ast.Call]:
-    return [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Call)]
-
-
-def _prints(call: ast.Call) -> bool:
-    """Whether a call writes lines that people see."""
-    name, owner = last_name(call.func), _owner(call.func)
-    if isinstance(call.func, ast.Name):
-        return name in _PRINTERS
-    return owner in _LOGGERS and name in _OF_LOGGERS
-
-
-def _owner(called: ast.expr) -> str:
-    """The last name before the method: `random` of `np.random.rand`."""
-    return last_name(called.value) if isinstance(called, ast.Attribute) else ""
-
-
-def _shown(node: ast.AST) -> str:
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= 60 else f"{text[:57]}…"

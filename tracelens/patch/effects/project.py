@@ -80,7 +80,7 @@ class Project:
             file = self.file(importer)
             for name, dots in _imports(file.tree) if file is not None and file.tree is not None else ():
                 found = self.module(name, dots, importer)
-                if found is not None and found not in known and found.is_file():
+                if found is not None and found not in known and self._exists(found):
                     known[found] = None
                     waiting.append(found)
         return tuple(known)[1:]
