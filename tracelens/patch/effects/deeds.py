@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tracelens.patch.effects.implicit import is_loaded
-from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, SHARED, Memory, Unit, UnitSummary, is_tensor
+from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, SHARED, Memory, Unit, is_tensor
 from tracelens.patch.effects.names import code_of, module_of, parent
 from tracelens.patch.effects.objects import (
     READS,
@@ -29,6 +29,7 @@ from tracelens.patch.effects.objects import (
     Name,
     Object,
     Thing,
+    UnitSummary,
 )
 from tracelens.patch.effects.places import Span, path_to
 

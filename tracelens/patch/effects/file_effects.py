@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -63,13 +63,17 @@ class _Attempts:
     """Which analyses of a file, with the rest of its project as it is, were too large. A patch asks about several texts
     of one file that differ in a few lines: what is too large for one of them is so for the others."""
 
+    hopeless: set[tuple[Limits, frozenset[Path]]]
+    """What is too large where these files run, whichever functions are asked about, and so where more run: known to all
+    files of the project."""
     failed: set[tuple[Limits, str]] = field(default_factory=set)
     worked: set[tuple[Limits, str]] = field(default_factory=set)
-    hopeless: set[Limits] = field(default_factory=set)
-    """By which what runs anyway is too large, whichever functions are asked about."""
 
-    def is_worth(self, limits: Limits, name: str) -> bool:
-        if (limits, name) in self.worked or limits in self.hopeless:
+    def is_hopeless(self, limits: Limits, files: Iterable[Path]) -> bool:
+        return any(limits == tried and known.issubset(files) for tried, known in self.hopeless)
+
+    def is_worth(self, limits: Limits, name: str, files: Iterable[Path]) -> bool:
+        if (limits, name) in self.worked or self.is_hopeless(limits, files):
             return (limits, name) in self.worked
         known = [one for one in self.failed if one[0] == limits]
         return (limits, name) not in self.failed and len(known) < MAX_FAILURES
@@ -82,7 +86,7 @@ class FileEffects:
     project: Project
     path: Path
     started: Path | None
-    _attempts: _Attempts = field(default_factory=_Attempts)
+    _attempts: _Attempts = field(default_factory=lambda: _Attempts(set()))
     _analyses: dict[tuple[Limits, str], Analysis | None] = field(default_factory=dict)
     """By the functions that are asked about: all of the file, or one where it is too large for all of them."""
     _places: dict[ProjectFile, tuple[int, str] | None] = field(default_factory=dict)
@@ -222,15 +226,13 @@ class FileEffects:
         return self._analyses[limits, name]
 
     def _analysed(self, name: str, functions: Sequence[FunctionNode], limits: Limits) -> Analysis | None:
-        if not self._attempts.is_worth(limits, name):
+        if not self._attempts.is_worth(limits, name, self._started):
             return None
-        started = [self.started] if self.started is not None else []
-        files = [*started, self.path, *self._importers[:MAX_IMPORTERS]]
         try:
-            found = analyse(self.project, files, functions, limits)
+            found = analyse(self.project, self._started, functions, limits)
         except (TooLarge, RecursionError) as error:
             if isinstance(error, TooLarge) and error.by_itself:
-                self._attempts.hopeless.add(limits)
+                self._attempts.hopeless.add((limits, frozenset(self._started)))
             self._attempts.failed.add((limits, name))
             return None
         self._attempts.worked.add((limits, name))
@@ -258,6 +260,12 @@ class FileEffects:
         return any(name and self.project.module(name, 0, importer) is not None for name in names)
 
     @cached_property
+    def _started(self) -> tuple[Path, ...]:
+        """What runs anyway: the script, the file, and what imports it."""
+        started = (self.started,) if self.started is not None else ()
+        return (*started, self.path, *self._importers[:MAX_IMPORTERS])
+
+    @cached_property
     def _importers(self) -> tuple[Path, ...]:
         return self.project.importers(self.path)
 
@@ -275,21 +283,26 @@ class FileEffects:
 
 def file_effects(root: Path, started: Path | None, path: Path, text: str) -> FileEffects:
     """The file `path` with that text, whatever the disk has of it."""
-    others = tuple(_state(other) for other in Project(root).paths if other != path)
-    return _file_effects(root, started, path, text, others)
+    return _file_effects(root, started, path, text, tuple(map(_state, Project(root).paths)))
 
 
 @lru_cache(maxsize=4)
 def _file_effects(
-    root: Path, started: Path | None, path: Path, text: str, others: tuple[tuple[str, int, int], ...]
+    root: Path, started: Path | None, path: Path, text: str, states: tuple[tuple[str, int, int], ...]
 ) -> FileEffects:
-    return FileEffects(Project(root, {path: text}), path, started, _attempts(root, started, path, others))
+    return FileEffects(Project(root, {path: text}), path, started, _attempts(started, path, states))
 
 
 @lru_cache(maxsize=64)
-def _attempts(root: Path, started: Path | None, path: Path, others: tuple[tuple[str, int, int], ...]) -> _Attempts:
-    del root, started, path, others  # the key alone
-    return _Attempts()
+def _attempts(started: Path | None, path: Path, states: tuple[tuple[str, int, int], ...]) -> _Attempts:
+    del started, path  # of the key alone
+    return _Attempts(_hopeless(states))
+
+
+@lru_cache(maxsize=4)
+def _hopeless(states: tuple[tuple[str, int, int], ...]) -> set[tuple[Limits, frozenset[Path]]]:
+    del states  # the key alone
+    return set()
 
 
 def _state(path: Path) -> tuple[str, int, int]:

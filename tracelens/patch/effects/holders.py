@@ -6,6 +6,7 @@ out of it by a method, an index or an attribute. The unit that asks is looked at
 
 from __future__ import annotations
 
+from tracelens.patch.effects.closures import Search
 from tracelens.patch.effects.memory import (
     ANY_KEY,
     CLASS,
@@ -21,6 +22,7 @@ from tracelens.patch.effects.memory import (
     Objects,
     SeenFields,
     Unit,
+    is_tensor,
 )
 from tracelens.patch.effects.objects import Container, Instance, Name, Object, Plain, Thing, Unknown
 
@@ -73,8 +75,8 @@ def behind(owner: Object, memory: Memory, unit: Unit) -> Objects:
         return NONE
     made_by_torch = owner.receiver if isinstance(owner, Name) and is_torch_module(owner.receiver) else None
     if made_by_torch is not None:
-        return memory.found(made_by_torch, _search_children, unit)
-    found = memory.found(owner, _search, unit)
+        return memory.found(made_by_torch, _CHILDREN, unit)
+    found = memory.found_first(owner, _search, unit)
     if len(found) > memory.limits.held:  # it may be anything that unknown code has
         memory.write(SHARED, ANY_KEY, found)
         return frozenset({MANY})
@@ -113,43 +115,23 @@ def _inside(one: Object, fields: SeenFields) -> Objects:
 
 def modules_in(owner: Object, memory: Memory, unit: Unit) -> Objects:
     """A module and all that may be a part of it: what can be reached from it through attributes and lists."""
-    return memory.found(owner, _search_modules, unit)
+    return memory.found(owner, _MODULES, unit)
 
 
-def _search_modules(owner: Object, fields: SeenFields) -> Objects:
-    seen: dict[Object, None] = {owner: None}
-    waiting = [owner]
-    while waiting:
-        one = waiting.pop()
-        if one is DATA:
-            continue
-        names = fields.names(one)
-        for held in NONE.union(*(fields.read(one, name) for name in names if name != CLASS)):
-            if held not in seen and isinstance(held, (Instance, Thing, Container, Unknown, Name)):
-                seen[held] = None
-                waiting.append(held)
-    return frozenset(one for one in seen if not isinstance(one, Container) and not _is_tensor(one))
+def _is_of_modules(one: Object) -> bool:
+    return isinstance(one, (Instance, Thing, Container, Unknown, Name)) and one is not DATA
 
 
-def _search_children(owner: Object, fields: SeenFields) -> Objects:
-    """What a list of modules was made of or is given, through lists, dicts and such lists of modules."""
-    out: dict[Object, None] = {owner: None}
-    waiting = [owner]
-    while waiting:
-        one = waiting.pop()
-        inside = NONE
-        if isinstance(one, Container) or is_torch_module(one):
-            inside = NONE.union(*(fields.read(one, name) for name in fields.names(one) if name != CLASS))
-        new = [other for other in inside if other not in out and other is not DATA and not isinstance(other, Plain)]
-        out.update(dict.fromkeys(new))
-        waiting += new
-    return frozenset(one for one in out if not _leads_on(one))
+_MODULES = Search(
+    lambda owner, name: _is_of_modules(owner) and name != CLASS,
+    lambda one: _is_of_modules(one) and not isinstance(one, Container) and not is_tensor(one),
+)
+_CHILDREN = Search(
+    lambda owner, name: (isinstance(owner, Container) or is_torch_module(owner)) and name != CLASS,
+    lambda one: not isinstance(one, Plain) and one is not DATA and not _leads_on(one),
+)
 
 
 def _leads_on(one: Object) -> bool:
     """Whether it is asked in turn what is behind an object."""
     return is_holder(one) or is_part(one) or is_torch_module(one)
-
-
-def _is_tensor(one: Object) -> bool:
-    return isinstance(one, Thing) and one.kind == "data" and one is not DATA

@@ -8,6 +8,7 @@ it is, and need not where a comprehension makes some of them.
 from __future__ import annotations
 
 import ast
+from functools import cached_property
 
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.memory import Unit
@@ -41,7 +42,7 @@ class Identities:
             return True  # made by a factory
         path = next(filter(None, (path_to(tree, site) for tree in self._trees)), [])
         functions = [node for node in path[:-1] if isinstance(node, (ast.Module, *FUNCTIONS))]
-        units = [unit for unit in self._units(functions[-1]) if _makes(unit, maker)] if functions else []
+        units = [unit for unit in self._units.get(functions[-1], ()) if _makes(unit, maker)] if functions else []
         unit = self.unit if self.unit in units else units[0] if len(units) == 1 else None
         return unit is None or self._is_repeated(path, unit) or self._runs_often(unit)
 
@@ -51,9 +52,14 @@ class Identities:
         names = {getattr(part, "id", getattr(part, "attr", "")) for part in parts}
         return one.made.node.name in names or bool(names & {"cls", "type"})
 
-    def _units(self, code: ast.AST) -> list[Module | Activation]:
-        known = self.analysis.memory.summaries
-        return [one for one in known if isinstance(one, (Module, Activation)) and code_of(one) is code]
+    @cached_property
+    def _units(self) -> dict[ast.AST, list[Module | Activation]]:
+        """By function, the ways in which it is called."""
+        out: dict[ast.AST, list[Module | Activation]] = {}
+        for one in self.analysis.memory.summaries:
+            if isinstance(one, (Module, Activation)):
+                out.setdefault(code_of(one), []).append(one)
+        return out
 
     def _is_repeated(self, path: list[ast.AST], unit: Unit) -> bool:
         """Whether the last node runs more than once in one run of its function, as far as the loop can tell."""

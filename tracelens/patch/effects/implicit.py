@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.callables import is_function, is_partial
-from tracelens.patch.effects.memory import ANY_DATA, CLASS, DATA, KEYS, WEIGHTS, Memory, Objects, SeenFields, Unit
+from tracelens.patch.effects.closures import Search
+from tracelens.patch.effects.memory import ANY_DATA, CLASS, DATA, KEYS, WEIGHTS, Memory, Objects, Unit
 from tracelens.patch.effects.objects import Class, Container, Function, Generator, Instance, Object, Thing
 from tracelens.patch.effects.operators import OPERATORS as OPERATORS_
 from tracelens.patch.effects.vocabulary import Entry
@@ -83,18 +84,18 @@ def protocol_of(entry: Entry, full: str) -> str:
 def acting(one: Object, memory: Memory, unit: Unit) -> Objects:
     """The functions, generators, iterators and objects of the project that a library has with an object."""
     if isinstance(one, (Container, Thing)) and one not in _NAMELESS and not is_function(one):
-        return memory.found(one, _acting, unit)
+        return memory.found(one, _ACTING, unit)
     return frozenset({one}) if is_active(one) else frozenset()
 
 
 def handed(one: Object, memory: Memory, unit: Unit) -> Objects:
     """What a library that has an object may hand to the functions that it calls."""
-    return memory.found(one, _handed, unit)
+    return memory.found(one, _HANDED, unit) - {one}
 
 
 def within(one: Object, memory: Memory, unit: Unit) -> Objects:
     """The objects of the project that are reached through the attributes of one."""
-    return memory.found(one, _within, unit)
+    return memory.found(one, _WITHIN, unit) - {one}
 
 
 def asked_for_keys(objects: Objects, memory: Memory) -> Objects:
@@ -118,43 +119,31 @@ def is_lazy(one: Object) -> bool:
     return isinstance(one, Thing) and one.kind in LAZY
 
 
-def _acting(start: Object, fields: SeenFields) -> Objects:
-    return frozenset(filter(is_active, _inner(start, fields)))
-
-
-def _handed(start: Object, fields: SeenFields) -> Objects:
-    inner = (one for one in _inner(start, fields) if isinstance(one, (Container, Instance, Thing)) and one is not start)
-    return frozenset(one for one in inner if not is_function(one) and not is_lazy(one))
-
-
-def _inner(start: Object, fields: SeenFields, *, deep: bool = False) -> dict[Object, None]:
-    """It goes on through lists and objects of a library, not through the arguments that a function has been given;
-    `deep`: through the attributes of the project's objects, too."""
-    seen: dict[Object, None] = {}
-    waiting = [start]
-    while waiting:
-        one = waiting.pop()
-        if one in seen:
-            continue
-        seen[one] = None
-        if deep and isinstance(one, Instance):
-            waiting += [held for name in fields.names(one) if name != CLASS for held in fields.read(one, name)]
-        elif _is_holding(one):
-            waiting += [held for name in fields.names(one) if _is_inside(name) for held in fields.read(one, name)]
-    return seen
-
-
-def _within(start: Object, fields: SeenFields) -> Objects:
-    inner = _inner(start, fields, deep=True)
-    return frozenset(one for one in inner if isinstance(one, Instance) and one is not start)
-
-
 def _is_holding(one: Object) -> bool:
     return isinstance(one, (Container, Thing)) and one not in _NAMELESS and not is_partial(one)
 
 
 def _is_inside(name: str) -> bool:
     return name in (_HELD, _FACTORY, KEYS) or name.startswith("[")
+
+
+def _through_lists(owner: Object, name: str) -> bool:
+    """It goes on through lists and objects of a library, not through the arguments that a function has been given."""
+    return _is_inside(name) and _is_holding(owner)
+
+
+def _through_attributes(owner: Object, name: str) -> bool:
+    """The same, and through the attributes of the project's objects."""
+    return name != CLASS if isinstance(owner, Instance) else _through_lists(owner, name)
+
+
+def _is_handed(one: Object) -> bool:
+    return isinstance(one, (Container, Instance, Thing)) and not is_function(one) and not is_lazy(one)
+
+
+_ACTING = Search(_through_lists, is_active)
+_HANDED = Search(_through_lists, _is_handed)
+_WITHIN = Search(_through_attributes, lambda one: isinstance(one, Instance))
 
 
 def methods(one: Instance, protocol: str, memory: Memory, unit: Unit, *, deep: bool = False) -> tuple[str, ...]:

@@ -10,27 +10,27 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from tracelens.messages import say
+from tracelens.patch.effects import objects
+from tracelens.patch.effects.closures import Closure, Search
 from tracelens.patch.effects.objects import (
-    Activation,
     Callbacks,
     Class,
     Container,
     Duration,
     Effect,
-    Module,
     Moment,
     Object,
     Plain,
     Slice,
     Thing,
+    UnitSummary,
     Unknown,
     numbered,
 )
 from tracelens.patch.effects.scopes import Code, Scope, scope_of
 
-Objects = frozenset[Object]
-Unit = Module | Activation | Callbacks
-"""What is looked at as a whole: a module's statements, a function, or what a library may call."""
+Objects = objects.Objects
+Unit = objects.Unit
 NONE: Objects = frozenset()
 _ALL = "<all>"
 MEMBERS = "<members>"
@@ -56,7 +56,7 @@ MAX_EFFECTS = 100_000
 """Effects that are entered, the same ones again included: where names stand for many things, each call has many. They
 take some three seconds; of seven public projects the largest one that has an answer enters as many."""
 MAX_HELD = 64
-COARSE_EFFECTS = 300_000
+COARSE_EFFECTS = 400_000
 COARSE_HELD = 6
 """For what is too large otherwise. Objects that a name cannot be told to stand for spread from call to call, until each
 name stands for dozens: then one object in place of them all says the same, and is looked at once."""
@@ -109,7 +109,7 @@ class Limits:
 
 def all_limits() -> tuple[Limits, ...]:
     """The limits that are tried, one after the other."""
-    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 3 * MAX_EFFECTS))
+    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 4 * MAX_EFFECTS))
 
 
 class TooLarge(Exception):
@@ -119,20 +119,6 @@ class TooLarge(Exception):
     """
 
     by_itself = False
-
-
-@dataclass(eq=False)
-class UnitSummary:
-    """What one unit does itself, with the node that does it, and what it calls.
-
-    `doubtful`: nodes that call what may as well be a method of a tensor; `may_change`: nodes with the objects that they
-    change in place, where that is only likely.
-    """
-
-    effects: dict[tuple[Any, Effect], None] = field(default_factory=dict)
-    calls: dict[tuple[Any, Unit], None] = field(default_factory=dict)
-    doubtful: set[Any] = field(default_factory=set)
-    may_change: set[tuple[Any, Object]] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -160,7 +146,7 @@ class SeenFields:
         return tuple(self.memory.fields.get(owner, ()))
 
 
-Search = Callable[[Object, SeenFields], Objects]
+BoundedSearch = Callable[[Object, SeenFields], Objects]
 """What goes through memory from an object on, and finds others."""
 
 
@@ -177,9 +163,10 @@ class Memory:
         self._readers: dict[tuple[Object, str], set[Unit]] = {}
         self._contents: dict[tuple[Object, str], Objects] = {}
         """What fields hold, as it was last given out; dropped where one grows."""
-        self._findings: dict[tuple[Object, Search], SearchResult] = {}
-        self._found_through: dict[tuple[Object, str], set[tuple[Object, Search]]] = {}
+        self._findings: dict[tuple[Object, BoundedSearch], SearchResult] = {}
+        self._found_through: dict[tuple[Object, str], set[tuple[Object, BoundedSearch]]] = {}
         """The searches that read each field, with the objects at which they started."""
+        self._closures: dict[Callable[[Object, str], bool], Closure] = {}
         self._objects: dict[tuple[Any, ...], Object] = {}
         self._of_kind: dict[type[Object], list[Object]] = {}
         self._scopes: dict[Code, Scope] = {}
@@ -227,7 +214,14 @@ class Memory:
             known = self._contents[owner, name] = frozenset(self.fields.get(owner, {}).get(name, ()))
         return known
 
-    def found(self, owner: Object, search: Search, unit: Unit) -> Objects:
+    def found(self, start: Object, search: Search, unit: Unit) -> Objects:
+        """All that a search that starts at an object finds; the unit is looked at again when that changes."""
+        known = self._closures.get(search.goes_through)
+        if known is None:
+            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.waiting)
+        return known.found(start, search.counts, unit)
+
+    def found_first(self, owner: Object, search: BoundedSearch, unit: Unit) -> Objects:
         """What a search that starts at an object finds: it is made again once a field that it read can hold more."""
         known = self._findings.get((owner, search))
         if known is None:
@@ -251,27 +245,34 @@ class Memory:
             fields[name] = set()
             self._grown(owner, _ALL)
         held = fields[name]
-        size, had_any_data = len(held), ANY_DATA in held
+        new = set(objects) - held
         if MANY in held and owner is not SHARED:
-            held.update(filter(_is_time, objects) if size < self.limits.held else ())
-            if len(held) != size:
-                self._grown(owner, name)
-            self.write(SHARED, ANY_KEY, objects)
-            return
-        held.update(objects if ANY_DATA not in held else (one for one in objects if not is_tensor(one)))
-        if len(held) > max(size, MAX_TENSORS):
-            tensors = [one for one in held if is_tensor(one)]
-            if len(tensors) > MAX_TENSORS:
-                held.difference_update(tensors)
-                held.add(ANY_DATA)
+            self.write(SHARED, ANY_KEY, new)
+            new = set(filter(_is_time, new)) if len(held) < self.limits.held else set()
+        elif ANY_DATA in held:
+            new = {one for one in new if not is_tensor(one)}
+        if new:
+            held |= new
+            gone = self._gathered(owner, held)
+            self._grown(owner, name)
+            for closure in self._closures.values():
+                if gone:
+                    closure.shrunk(owner, name, gone)
+                closure.grown(owner, name, held & {*new, MANY, ANY_DATA} if gone else new)
+
+    def _gathered(self, owner: Object, held: set[Object]) -> set[Object]:
+        """Put one object in the place of too many; gives what is no longer there."""
+        before = set(held) if len(held) > min(MAX_TENSORS, self.limits.held) else held
+        tensors = [one for one in held if is_tensor(one)] if len(held) > MAX_TENSORS else []
+        if len(tensors) > MAX_TENSORS:
+            held.difference_update(tensors)
+            held.add(ANY_DATA)
         if self._are_too_many(owner, held):
             everything = tuple(held)
-            self._contents.pop((owner, name), None)
             held.clear()
             held.update((MANY, *filter(_is_time, everything)))
             self.write(SHARED, ANY_KEY, (one for one in everything if not isinstance(one, (Plain, Unknown))))
-        if len(held) != size or (ANY_DATA in held and not had_any_data):
-            self._grown(owner, name)
+        return before - held
 
     def _are_too_many(self, owner: Object, held: set[Object]) -> bool:
         most = self.limits.held

@@ -7,8 +7,8 @@ An object's content is kept apart, in `Memory`: objects never change.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
 
 from tracelens.messages import say
 from tracelens.patch.effects.project import ProjectFile
@@ -171,6 +171,9 @@ class Callbacks(Object):
 
 Frame = Module | Activation | Class
 """What a name can be a variable of."""
+Unit = Module | Activation | Callbacks
+"""What is looked at as a whole: a module's statements, a function, or what a library may call."""
+Objects = frozenset[Object]
 
 
 class Effect(NamedTuple):
@@ -180,6 +183,20 @@ class Effect(NamedTuple):
     target: Object | None = None
     field: str = ""
     deep: bool = False
+
+
+@dataclass(eq=False)
+class UnitSummary:
+    """What one unit does itself, with the node that does it, and what it calls.
+
+    `doubtful`: nodes that call what may as well be a method of a tensor; `may_change`: nodes with the objects that they
+    change in place, where that is only likely.
+    """
+
+    effects: dict[tuple[Any, Effect], None] = field(default_factory=dict)
+    calls: dict[tuple[Any, Unit], None] = field(default_factory=dict)
+    doubtful: set[Any] = field(default_factory=set)
+    may_change: set[tuple[Any, Object]] = field(default_factory=set)
 
 
 RUNTIME = "tracelens_runtime"
