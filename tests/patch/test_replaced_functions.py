@@ -63,3 +63,12 @@ def test_nothing_is_patched_beside_it(here: bool, tmp_path: Path) -> None:
     assert obstacles(tmp_path, text) == {
         f"{where} replaces `torch.cuda.synchronize`, and nobody knows what it does then"
     }
+
+
+@pytest.mark.parametrize(("first", "declined"), [("import pytest", False), ("import sys", True)])
+def test_what_a_test_of_the_project_replaces_is_not_replaced_in_a_training(
+    first: str, declined: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "test_train.py").write_text(f"{first}\nimport torch\nimport train\ntorch.stack = train.f\n")
+    found = obstacles(tmp_path, script(LOOP))
+    assert any("replaces `torch.stack`" in one for one in found) is declined

@@ -20,6 +20,8 @@ MAX_FOLDERS = 500
 MAX_BYTES = 1 << 20
 """What is searched of a project: training projects have fewer and shorter files; data folders may hold anything."""
 _NOT_OURS = frozenset({"site-packages", "node_modules", "__pycache__", "tracelens-runs", "build", "dist"})
+_TEST_NAME = re.compile(r"(test_\w+|\w+_test|conftest)\.py")
+_TEST_IMPORT = re.compile(r"^(import|from) (pytest|unittest)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,10 @@ class Project:
         return tuple(known)[1:]
 
     def importers(self, path: Path) -> tuple[Path, ...]:
-        """The files that mention the module of `path`, directly or through one another; the nearest first."""
+        """The files that mention the module of `path`, directly or through one another; the nearest first.
+
+        Tests are left out: no training runs below one, and they replace functions of torch as they like.
+        """
         out: dict[Path, None] = {}
         waiting = [path]
         while waiting:
@@ -94,7 +99,7 @@ class Project:
             pattern = re.compile(rf"^\s*(?:from|import)\b[^#\n]*(?<![\w]){re.escape(name)}\b", re.MULTILINE)
             for other in self.paths:
                 text = self._text(other) if other not in out and other != path else None
-                if text is not None and pattern.search(text):
+                if text is not None and pattern.search(text) and not _is_test(other, text):
                     out[other] = None
                     waiting.append(other)
         return tuple(out)
@@ -149,6 +154,12 @@ def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
             base = node.module or ""
             yield base, node.level
             yield from ((f"{base}.{alias.name}", node.level) for alias in node.names)
+
+
+def _is_test(path: Path, text: str) -> bool:
+    """Whether a file holds tests of the project: by its name, or its folder's, and by what it imports."""
+    named = bool(_TEST_NAME.fullmatch(path.name)) or path.parent.name in ("test", "tests")
+    return named and bool(_TEST_IMPORT.search(text))
 
 
 def _module_name(path: Path) -> str:
