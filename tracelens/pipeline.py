@@ -132,7 +132,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
     code = sources.training_script(run, options.script, before_patch(applied))
     recorded_steps, parts, busy_share, idle_share = reported.measured
     steps = replace(recorded_steps, measured_ns=baseline.measured_ns(trials, built.trace.device))
-    waits = stalls.group(built)
+    waits = stalls.group(built, 0.0 if parts is None else parts.row_ns)
     replay_trace = _replay_trace(run, recording, built, waits, steps)
     costs = wait_costs.measure(replay_trace)
     waits = stalls.with_exposed(waits, costs.per_stall, steps.best_known_ns)

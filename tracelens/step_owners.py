@@ -199,7 +199,9 @@ class _Recoverable:
                 total = sum(each.owned_ns for each in mine)
                 group = "+".join(str(each.group) for each in mine)
                 kind: OwnerKind = "copy" if all(each.kind == "copy" for each in mine) else "wait"
-                out.append(replace(owner, kind=kind, owned_ns=total, locations=places, group=group))
+                taken = sum(each.profiler_ns for each in mine)
+                joint = replace(owner, kind=kind, owned_ns=total, locations=places, group=group, profiler_ns=taken)
+                out.append(joint)
         return out
 
     def _together(self) -> list[str]:

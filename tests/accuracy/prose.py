@@ -43,7 +43,7 @@ against the best version measured.
 
 TWICE = """\
 The rule, written down before the second measurement: a row is measured again where its first measurement scattered or stopped short; the new one replaces the old one whatever it says, and the old raw file stays in
-`docs/data/accuracy/earlier`. Predictions of the second measurement start from a recording of their own. All pairs are counted here, measurable or not.
+`docs/data/accuracy/earlier`. The rows on H100s were measured again because the model had changed: those that could be measured before came first, and what the machine's time left. Predictions of the second measurement start from a recording of their own. All pairs are counted here, measurable or not.
 """
 
 STEPS = """\
@@ -110,9 +110,18 @@ def _models(documents: list[dict[str, Any]]) -> str:
     parts = ", ".join(f"{count} by `{digest}`" for digest, count in used.most_common())
     return (
         f"The replay went on being mended between the runs, on the tuning rows and the tests' own traces; a held-out row keeps the prediction that was written before its patched versions ran. Held-out rows by model: {parts}. The loops as they are were replayed again by {_again(documents)}. "
-        "So the first measurements of held-out loops were on this page when the later models were made. No constant was fitted to them; how well a model replays the loop as it was *recorded* was looked at on all recordings, and one of "
-        "its rules (what the copies of the first recorded step wait for) was mended after the recording of resnet50-b64, whose prediction here is still the older one.\n"
+        "So the first measurements of held-out loops were on this page when the later models were made. No constant was fitted to them; how well a model replays the loop as it was *recorded* was looked at on all recordings. "
+        f"What cannot be said of today's model: {_older(documents)} "
+        "Those recordings were not kept, and the machine's time went to the others.\n"
     )
+
+
+def _older(documents: list[dict[str, Any]]) -> str:
+    """The held-out rows whose prediction another model made than the newest measurement's."""
+    held = [document for document in documents if not document["tuning"]]
+    newest = max(held, key=lambda document: float(document["prediction"]["at_unix"]))["prediction"]["model"]
+    rows = sorted(document["row"] for document in held if document["prediction"].get("model") != newest)
+    return f"{len(rows)} of {len(held)} held-out rows have older predictions than `{newest}` ({', '.join(rows)}), and all tuning rows."
 
 
 def _again(documents: list[dict[str, Any]]) -> str:

@@ -5,6 +5,7 @@ In: raw rows and judged ones. Out: Markdown.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from tests.accuracy import noise, targets
@@ -23,15 +24,14 @@ READING = """\
 
 
 def opening(documents: list[dict[str, Any]], held: list[Judged], tuning: list[Judged]) -> str:
-    first = documents[0]["environment"]
-    name = str((first.get("gpus") or ["GPU"])[0])
+    name, version = cards(documents), documents[0]["environment"].get("torch")
     rows = held + tuning
     loops = {loop(row) for row in rows}
     parts = (
         "# Predicted and measured\n",
         "<!-- made by tests/accuracy/table.py from docs/data/accuracy; edit those, not this page -->\n",
         "Before a line of a training loop is changed, TraceLens says what its step time would be. This page holds such predictions, written to disk first, against what the patched loops then took: "
-        f"{len(loops)} loops at {len(rows)} sizes ({name}, torch {first.get('torch')}). {len({loop(row) for row in held})} of the loops were held out: no number of the model was fitted to them.\n",
+        f"{len(loops)} loops at {len(rows)} sizes ({name}; torch {version}). {len({loop(row) for row in held})} of the loops were held out: no number of the model was fitted to them.\n",
         "**What you can rely on**\n",
         *_reliable(held),
         "\n**What you cannot**\n",
@@ -39,6 +39,12 @@ def opening(documents: list[dict[str, Any]], held: list[Judged], tuning: list[Ju
         "\n" + _verdicts(held),
     )
     return "\n".join(parts)
+
+
+def cards(documents: list[dict[str, Any]]) -> str:
+    """`NVIDIA H200: 22 rows, NVIDIA H100 80GB HBM3: 9 rows`."""
+    counts = Counter(str((document["environment"].get("gpus") or ["GPU"])[0]) for document in documents)
+    return ", ".join(f"{card}: {count} rows" for card, count in counts.most_common())
 
 
 def _reliable(held: list[Judged]) -> list[str]:
@@ -77,7 +83,7 @@ def _unreliable(held: list[Judged], tuning: list[Judged]) -> list[str]:
         f"As a range of the change (patched ÷ base) it held {percent(sum(p.change_inside for p in total) / len(total), 0)} of all. [The ranges](#the-ranges) says what another rule would hold.",
         f"- *Competition between kernels of several streams.* Kernel times are kept as recorded. Where the replay of the recorded steps is then off by more than {percent(MOST_ERROR, 0)}, it refuses"
         + (f" ({names})." if refused else "."),
-        "- *What workers could deliver.* A loop that never waits for its loader does not show how much faster the loader could be. A recording by `tracelens profile` notes the CPU time that the workers spend on a batch, and no step is predicted to be shorter than that allows; time that they spend elsewhere (a disk, a network) is not in it. The recordings of this page are older than that. "
+        "- *What workers could deliver.* A loop that never waits for its loader does not show how much faster the loader could be. A recording by `tracelens profile` notes the CPU time that the workers spend on a batch, and no step is predicted to be shorter than that allows; time that they spend elsewhere (a disk, a network) is not in it. The older recordings of this page do not have it. "
         "For a loop that does wait, the Edit for more workers has a bound: they share the work evenly, count only as far as there are cores beside the training thread's, and deliver no faster than the main thread takes batches over and a pin thread copies them.",
         "- *Waits between streams.* On CUDA 12.9 and newer a trace does not say which event a stream waits for. A recording by `tracelens profile` notes the events that the loop's own Python records and waits for, and those waits are resolved. For the others (events of C++ code, traces made elsewhere) the replay takes the record that the waiting stream's next kernel followed most closely, and refuses where that does not reproduce the recorded steps.",
     ]

@@ -76,6 +76,37 @@ def test_a_measured_original_may_take_longer_than_the_recorded_step() -> None:
     assert told.gpu_busy_share == pytest.approx(2 / 18) and told.stalls[0].wait_ns == 7 * MS
 
 
+def rows_out(diagnosis: Diagnosis) -> Diagnosis:
+    """Of the 6 ms of the host 2 went to recorded rows, and of the wait's two 1, of the three inside it 1."""
+    taken = replace(HOST_BOUND, row_ns=1000.0, profiler_ns={"idle_host": 2 * MS, "idle_sync": MS})
+    wait = replace(diagnosis.stalls[0], profiler_ns=MS, profiler_inside_ns=MS)
+    line, waits, *work = diagnosis.owners.owners
+    owners = (replace(line, profiler_ns=2 * MS), replace(waits, profiler_ns=MS), *work)
+    return replace(diagnosis, breakdown=taken, stalls=(wait,), owners=Owners(10 * MS, owners))
+
+
+def test_what_rows_took_goes_where_they_are_and_the_rest_keeps_its_time() -> None:
+    """7 ms without the profiler: the 3 that are gone are the rows', so what is left of line and wait is as recorded."""
+    told = on_baseline(rows_out(recorded(times(unprofiled=7))))
+    assert told.breakdown is not None and told.breakdown.wall_ns == 7 * MS
+    assert (told.breakdown.parts["idle_host"], told.breakdown.parts["idle_sync"]) == (4 * MS, MS)
+    assert [owner.owned_ns for owner in told.owners.owners] == [4 * MS, MS, MS, MS] and told.owners.wall_ns == 7 * MS
+    (wait,) = told.stalls
+    assert (wait.wait_ns, wait.gpu_idle_ns, wait.idle_inside_ns) == (3 * MS, MS, 2 * MS)  # 1 beside work
+    assert on_baseline(told) is told and told.owners.owners[0].profiler_ns == wait.profiler_ns == 0
+
+
+def test_what_rows_cannot_explain_is_one_factor_for_the_rest() -> None:
+    """4.5 ms: after the rows 5 ms of idle time are left, of which half stays."""
+    told = on_baseline(rows_out(recorded(replace(times(), unprofiled_median_ns=9 * MS // 2))))
+    assert [owner.owned_ns for owner in told.owners.owners] == [2 * MS, MS, MS, MS // 2]
+
+
+def test_the_profiler_takes_no_more_of_a_part_than_there_is() -> None:
+    with pytest.raises(ValueError, match="the profiler took"):
+        replace(HOST_BOUND, profiler_ns={"idle_sync": 3 * MS})
+
+
 @pytest.mark.parametrize(("work", "unprofiled"), [(8, 8), (9, 8)])
 def test_work_that_leaves_no_room_fills_the_step(work: int, unprofiled: int) -> None:
     """Under the profiler the GPU waited for Python; without it there is no time in which it could."""
@@ -111,14 +142,14 @@ def test_where_nothing_says_what_the_profiler_did_shares_are_as_recorded(steps: 
 
 
 def test_a_wait_of_which_nobody_knows_whether_the_gpu_worked_is_the_same_share_of_the_step() -> None:
-    assert baseline(times(unprofiled=6), HOST_BOUND, 10 * MS).spent(5 * MS, None) == 3 * MS
+    assert baseline(times(unprofiled=6), HOST_BOUND, 10 * MS).spent(5 * MS, None, 0) == 3 * MS
 
 
 def test_what_is_on_the_baseline_stays_and_a_step_of_no_length_is_left_alone() -> None:
     told = on_baseline(recorded(times(unprofiled=6)))
     assert on_baseline(told) is told and baseline_of(told) == told.told_of
     empty = baseline(replace(times(), median_ns=0), None, 0)
-    assert empty.worked(7) == empty.idled(7) == empty.spent(7, 3) == 7
+    assert empty.worked(7) == empty.idled(7, 0) == empty.spent(7, 3, 0) == 7
 
 
 def test_copies_that_nothing_hides_are_work_and_who_waits_for_one_is_not() -> None:

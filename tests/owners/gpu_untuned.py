@@ -135,7 +135,7 @@ def tokenized(sentences: list[str]) -> torch.Tensor:
     rows = []
     for sentence in sentences:
         rows.append([VOCABULARY.get(word.lower().strip(".,"), 0) for word in sentence.split()])  # plant: tokenize
-    return torch.tensor(rows)
+    return torch.tensor(rows)  # plant: tokenize
 
 
 def tokenize(clock: Clock) -> None:
@@ -370,7 +370,8 @@ def turns() -> dict[str, list[float]]:
     return took
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Print what the loop that was asked for took, and end the process."""
     lock = os.open(os.environ["LOOP_LOCK"], os.O_RDONLY) if "LOOP_LOCK" in os.environ else None
     if lock is not None:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -379,3 +380,7 @@ if __name__ == "__main__":
     if lock is not None:
         fcntl.flock(lock, fcntl.LOCK_UN)  # workers hold it too
     os._exit(0)  # workers are in the middle of a batch
+
+
+if __name__ == "__main__":
+    run()

@@ -1,14 +1,15 @@
 """What the line clock costs: inside its steps, and after them. Needs torch; uses the GPU where there is one.
 
-    python tests/owners/price.py [-o OUT.json] [--loops small,transformer,python] [--processes 6] [--seconds 170]
+    python tests/owners/price.py [-o OUT.json] [--loops small,transformer,python] [--budget 170] [--first 0]
 
 A clock leaves what it leaves in the interpreter, so that each process is clocked once, and processes differ by more
 than a clock could cost. So a process holds each loop twice, compiled from one text: as a file of the project, which the
 clock watches, and as one of a library, which it does not. Both take turns, in blocks of steps, before the clock's two
 steps and after them. The price is (project ÷ library after) ÷ (project ÷ library before), medians over the blocks; of
-all processes the mean, with Student's 95 % interval. Every other process has no clock: what it says is the error of the
-method. What a clock would leave behind in libraries, too, stays unseen here: that is counted, in instructions, by
-`clocked_instructions.py`. Without a GPU a step is the processor's time of it.
+all processes the mean, with Student's 95 % interval. Every fourth process has no clock: what it says is the error of
+the method. What a clock would leave behind in libraries, too, stays unseen here: that is counted, in instructions, by
+`clocked_instructions.py`. On several GPUs one of these per GPU, each with its own cores and another `--first`. Without
+a GPU a step is the processor's time of it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from tests.owners.intervals import interval  # noqa: E402
 from tracelens.capture.inside.line_clock import LineClock  # noqa: E402
 from tracelens.capture.inside.user_frames import is_users_file  # noqa: E402
 
-LOOPS = ("small", "transformer", "python")
+SECONDS = {"small": 4.0, "transformer": 7.0, "python": 5.0}
+"""Before the clock's steps, and again after them: the slower the loop, the fewer blocks, and the more these scatter."""
 WARM, BLOCK = 150, 10
 """Steps before anything counts, of each copy; steps of one copy in a row."""
 TEXT = Path(__file__).with_name("price_loops.py")
@@ -112,18 +114,9 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
     return statistics.median(project / library for project, library in pairs)
 
 
-def measure(name: str, processes: int, seconds: float) -> dict[str, Any]:
-    """All processes of one loop, in turns with and without a clock, and what they say."""
-    share = max(seconds / (2 * processes) - 6, 2) / 2  # a start on a GPU takes some 6 s
-    rows = [_forked(partial(one_process, name, seed % 2 == 0, share, seed)) for seed in range(2 * processes)]
-    with_clock, without = ([row for row in rows if row["clocked"] is kind] for kind in (True, False))
-    return {
-        "plain_us": statistics.median(row["plain_us"] for row in rows),
-        "inside": [statistics.median(row["inside"][step] for row in with_clock) for step in range(2)],
-        "after": interval([row["after"] / row["before"] for row in with_clock]),
-        "no_clock": interval([row["after"] / row["before"] for row in without]),
-        "processes": rows,
-    }
+def measure(number: int, name: str) -> dict[str, Any]:
+    """One process. Every fourth has no clock."""
+    return _forked(partial(one_process, name, number % 4 != 3, SECONDS[name], number))
 
 
 def _forked(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -143,17 +136,23 @@ def _forked(job: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--out", type=Path)
-    parser.add_argument("--loops", default=",".join(LOOPS))
-    parser.add_argument("--processes", type=int, default=6, help="with a clock, and as many without, per loop")
-    parser.add_argument("--seconds", type=float, default=170.0, help="per loop")
+    parser.add_argument("--loops", default=",".join(SECONDS))
+    parser.add_argument("--budget", type=float, default=170.0, help="seconds after which no process is begun")
+    parser.add_argument("--first", type=int, default=0, help="number of the first process, so that GPUs differ")
     options = parser.parse_args()
-    found: dict[str, Any] = {}
-    for name in options.loops.split(","):
-        found[name] = measure(name, options.processes, options.seconds)
-        print(name, json.dumps({key: value for key, value in found[name].items() if key != "processes"}), flush=True)
+    until, number = time.monotonic() + options.budget, options.first
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in options.loops.split(",")}
+    while time.monotonic() < until:
+        for name, rows in found.items():
+            rows.append(measure(number, name))
+        number += 1
         if options.out:
             document = {"python": sys.version.split()[0], "torch": torch.__version__, "loops": found}
             options.out.write_text(json.dumps(document) + "\n")
+    for name, rows in found.items():
+        for clocked in (True, False):
+            ratios = [row["after"] / row["before"] for row in rows if row["clocked"] is clocked]
+            print(name, "clocked" if clocked else "no clock", len(ratios), len(ratios) > 1 and interval(ratios))
     return 0
 
 

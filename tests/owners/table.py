@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.owners.intervals import interval  # noqa: E402
 
+HOT = "python"
+"""The loop of `price.py` whose half is a hot loop of the project's."""
 DATA = ROOT / "docs" / "data" / "owners"
 PAGE = ROOT / "docs" / "owners.md"
 
@@ -36,8 +38,9 @@ def filled(page: str) -> str:
     document, untuned, planted = (_read(name) for name in ("h200", "h200_untuned", "known"))
     parts = {
         "twins": twins(document["rows"]),
+        "anew": twins(_read("h100_anew")["rows"]),
         "untuned": twins(untuned["rows"]),
-        "price": price(_read("price_h200")["loops"]),
+        "price": price({card: _read(f"price_{card.lower()}")["loops"] for card in ("H200", "H100")}),
         "known": known(planted["3.12"], planted["3.11"]),
     }
     for name, part in parts.items():
@@ -94,21 +97,31 @@ def _ms(us: float) -> str:
     return f"{us / 1000:.2f}".replace("-", "−")
 
 
-def price(loops: dict[str, list[dict[str, Any]]]) -> str:
+def price(cards: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     """Inside the clock's two steps, and after them, with a clock and without; processes as `price.py` has them."""
     lines = [
-        "| loop | plain step, ms | first step inside | second | after, 95 % interval | without a clock | processes |",
-        "|---|---|---|---|---|---|---|",
+        "| loop | card | plain step, ms | first step inside | second | after, 95 % interval | without a clock "
+        "| processes |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for name, rows in loops.items():
-        first, second = (statistics.median(row["inside"][step] for row in rows if row["clocked"]) for step in (0, 1))
-        lines.append(
-            f"| {name} | {_ms(statistics.median(row['plain_us'] for row in rows))} | ×{first:.2f} | ×{second:.2f} "
-            f"| {_after(rows, True)} | {_after(rows, False)} | {len(rows)} |"
-        )
-    every = [row for rows in loops.values() for row in rows]
-    together = f"All together: {_after(every, True)} behind a clock, {_after(every, False)} without one."
+    by_loop: dict[str, list[dict[str, Any]]] = {}
+    for card, loops in cards.items():
+        for name, rows in loops.items():
+            lines.append(_priced(name, card, rows))
+            by_loop.setdefault(name, []).extend(rows)
+    lines += [_priced(name, "both", rows) for name, rows in by_loop.items() if len(cards) > 1]
+    usual = [row for name, rows in by_loop.items() if name != HOT for row in rows]
+    after = f"{_after(usual, True)} behind a clock, {_after(usual, False)} without one."
+    together = f"Without `{HOT}`, all together: {after}"
     return "\n".join([*lines, "", together])
+
+
+def _priced(name: str, card: str, rows: list[dict[str, Any]]) -> str:
+    first, second = (statistics.median(row["inside"][step] for row in rows if row["clocked"]) for step in (0, 1))
+    return (
+        f"| {name} | {card} | {_ms(statistics.median(row['plain_us'] for row in rows))} | ×{first:.2f} | ×{second:.2f} "
+        f"| {_after(rows, True)} | {_after(rows, False)} | {len(rows)} |"
+    )
 
 
 def _after(rows: list[dict[str, Any]], clocked: bool) -> str:

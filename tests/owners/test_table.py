@@ -30,10 +30,10 @@ def test_the_price_is_a_mean_over_processes_with_and_without_a_clock() -> None:
         {"clocked": kind, "plain_us": 1000.0, "inside": [1.5, 1.1], "before": 1.0, "after": after}
         for kind, after in ((True, 1.0), (True, 1.02), (False, 0.99), (False, 0.99))
     ]
-    lines = table.price({"small": rows}).splitlines()
+    lines = table.price({"H200": {"small": rows, "python": rows}}).splitlines()
     said = "×1.0100 (0.8829 to 1.1371)"
-    assert lines[2] == f"| small | 1.00 | ×1.50 | ×1.10 | {said} | ×0.9900 (0.9900 to 0.9900) | 4 |"
-    assert lines[-1].startswith(f"All together: {said} behind a clock")
+    assert lines[2] == f"| small | H200 | 1.00 | ×1.50 | ×1.10 | {said} | ×0.9900 (0.9900 to 0.9900) | 4 |"
+    assert lines[-1].startswith(f"Without `python`, all together: {said} behind a clock")
 
 
 def test_known_answers_say_by_how_much_they_are_off() -> None:

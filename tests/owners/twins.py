@@ -1,15 +1,17 @@
 """Are owners, their lines and what they would give back right on a GPU? Planted loops against their hand-mended twins.
 
-    python tests/owners/twins.py record -o OUT [--untuned] [--rounds 2] [--only PLANT/SIZE,…] [--budget 500] [--gpus N]
+    python tests/owners/twins.py record -o OUT [--untuned] [--fresh] [--rounds 2] [--only PLANT/SIZE,…]
+                                        [--budget 500] [--gpus N]
     python tests/owners/twins.py judge OUT…
 
 `record` needs a GPU. Per plant and size: the loop is recorded; then it and its twin are timed in turn, in fresh
-processes that hold both. On several GPUs rows run side by side, one per GPU. Rows that are in OUT already are left out,
-so that it can be called again. `judge` analyzes the recordings, on any machine, and holds what they say against the
-twins, whose gain counts as a share of the step: processes differ in speed. It writes `judged.json` into each OUT.
-From `--rounds 8` on the gain has a 95 % interval, and what is said of a row is off only where its range does not meet
-that.
-`--untuned`: the loops of `gpu_untuned.py`, which nothing was fitted to. Without a GPU: `known.py`.
+processes that hold both. On several GPUs rows run side by side, one per GPU with its share of the cores. Rows that are
+in OUT already are left out, so that it can be called again. `judge` analyzes the recordings, on any machine, and holds
+what they say against the twins, whose gain counts as a share of the step: processes differ in speed. It writes
+`judged.json` into each OUT. From `--rounds 8` on the gain has a 95 % interval, and what is said of a row is off only
+where its range does not meet that.
+`--untuned`: the loops of `gpu_untuned.py`, which nothing was fitted to; `--fresh`: those of `gpu_fresh.py`, which came
+after everything else. Without a GPU: `known.py`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.accuracy import placement  # noqa: E402
 from tests.owners.forked_runs import ForkedRuns  # noqa: E402
 from tests.owners.intervals import interval  # noqa: E402
 
@@ -70,7 +73,17 @@ UNTUNED: dict[str, tuple[str, ...]] = {
     "healthy_conv": ("gpu",),
     "healthy_gpt": ("gpu",),
 }
-PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED}
+FRESH: dict[str, tuple[str, ...]] = {
+    "memory": ("host_line",),
+    "shadow": ("host_line", "launch"),
+    "numpy_images": ("dataloader",),
+    "classes": ("wait",),
+    "gradients": ("wait", "launch"),
+    "records": ("host_line", "wait"),
+    "accuracy": ("wait", "copy"),
+    "boxes": ("wait", "launch", "host_line"),
+}
+PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED, "gpu_fresh.py": FRESH}
 NEAR_SHARE = 0.15
 RECOVERABLE = ("recoverable_us_per_step", "low_us", "high_us")
 LEAST_PROCESSES = 8
@@ -85,8 +98,8 @@ def main() -> int:
     recording.add_argument("-o", "--out", type=Path, required=True)
     recording.add_argument("--rounds", type=int, default=2, help="fresh processes")
     recording.add_argument("--only", default="")
-    recording.add_argument("--untuned", dest="script", action="store_const", const="gpu_untuned.py")
-    recording.set_defaults(script="gpu_plants.py")
+    recording.add_argument("--untuned", dest="scripts", action="append_const", const="gpu_untuned.py")
+    recording.add_argument("--fresh", dest="scripts", action="append_const", const="gpu_fresh.py")
     recording.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
     recording.add_argument("--gpus", type=int, help="use so many of the GPUs, the first ones; all")
     recording.add_argument("--timings-only", action="store_true", help="record nothing: the recordings are elsewhere")
@@ -108,18 +121,18 @@ def main() -> int:
 def record(options: argparse.Namespace) -> None:
     """Record and time the rows that OUT does not have, as far as the budget goes."""
     options.out.mkdir(parents=True, exist_ok=True)
-    sizes = SIZES if options.script == "gpu_plants.py" else ("only",)
-    every = [f"{plant}/{size}" for plant in PLANTED[options.script] for size in sizes]
-    rows = options.only.split(",") if options.only else every
+    scripts = {row: script for script in options.scripts or ("gpu_plants.py",) for row in _rows(script)}
+    rows = options.only.split(",") if options.only else list(scripts)
     rows = [row for row in rows if not _file(options.out, row).exists()]
     until = time.monotonic() + options.budget
     free: SimpleQueue[_Gpu] = SimpleQueue()
 
     def one(row: str) -> None:
         gpu = free.get()
+        os.sched_setaffinity(0, gpu.cpus)  # of this thread, and of what it starts
         try:
             if time.monotonic() < until:
-                _file(options.out, row).write_text(json.dumps(measure(row, gpu, options)) + "\n")
+                _file(options.out, row).write_text(json.dumps(measure(scripts[row], row, gpu, options)) + "\n")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
             said = getattr(error, "stderr", "") or ""
             print(f"{row}: {error} {said[-800:]}", flush=True)
@@ -128,22 +141,31 @@ def record(options: argparse.Namespace) -> None:
 
     gpus = options.gpus or _gpus()
     with ExitStack() as stack, ThreadPoolExecutor(gpus) as pool:
-        for number in range(gpus):
+        for number, cores in enumerate(placement.split(placement.cores(), gpus)):
+            cpus = {cpu for core in cores for cpu in core}
+            os.sched_setaffinity(0, cpus)
             path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
             environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(number), "PYTHONPATH": path}
-            free.put(_Gpu(environment, stack.enter_context(ForkedRuns(_script(options.script), environment))))
+            parents = {script: ForkedRuns(_script(script), environment) for script in set(scripts.values())}
+            free.put(_Gpu(environment, cpus, {name: stack.enter_context(one) for name, one in parents.items()}))
         list(pool.map(one, rows))
 
 
 @dataclass(frozen=True)
 class _Gpu:
-    """The environment in which one GPU is seen, and the parent of the runs that are timed on it."""
+    """The environment in which one GPU is seen, its CPUs, and per script the parent of the runs timed on it."""
 
     environment: dict[str, str]
-    runs: ForkedRuns
+    cpus: set[int]
+    runs: dict[str, ForkedRuns]
 
 
-def measure(row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
+def _rows(script: str) -> list[str]:
+    sizes = ("only",) if script == "gpu_untuned.py" else SIZES
+    return [f"{plant}/{size}" for plant in PLANTED[script] for size in sizes]
+
+
+def measure(script: str, row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
     """One row: the loop is recorded, then it and its twin are timed."""
     plant, size = row.split("/")
     folder = options.out / f"run-{plant}-{size}"
@@ -155,18 +177,18 @@ def measure(row: str, gpu: _Gpu, options: argparse.Namespace) -> dict[str, Any]:
         "--stop-after-window",
         "-o",
         str(folder),
-        str(_script(options.script)),
+        str(_script(script)),
     ]
     if not folder.exists() and not options.timings_only:
         _run([*profile, plant, size, "plain", "4000"], gpu.environment)
     plain, mended, processes = [], [], 0
     for _ in range(0 if plant in NO_TWIN else options.rounds):
-        took = json.loads(gpu.runs.run([plant, size, "both", str(STEPS[size])]))
+        took = json.loads(gpu.runs[script].run([plant, size, "both", str(STEPS[size])]))
         plain += took["plain_us"]
         mended += took["mended_us"]
         processes += 1
     timed = {"processes": processes, "plain_us": plain, "mended_us": mended}
-    return {"script": options.script, "plant": plant, "size": size, **timed}
+    return {"script": script, "plant": plant, "size": size, **timed}
 
 
 def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -215,7 +215,7 @@ def test_each_wait_has_the_same_numbers(answers: Answers) -> None:
     scale = idle_factor(answers["json"])
     for wait, waited_ns in zip(answers["json"]["syncs"], answers["waited"], strict=True):
         idle, exposed = wait["gpu_idle_us_per_step"], wait["exposed_us_per_step"]
-        brought = (None if idle is None else scale * idle, exposed)
+        brought = (None if idle is None else scale * (idle - wait["profiler_us_per_step"]), exposed)
         times = (waited_ns, *(None if us is None else 1000 * us for us in brought))
         place = f"{wait['location']['path']}:{wait['location']['line']}" if wait["location"] else "not recorded"
         for rows in (rows_with(answers["markdown"], place), cells_behind(answers["cells"], place)):

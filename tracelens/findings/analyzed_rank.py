@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tracelens.findings import kept_steps
 from tracelens.model import Baseline, Breakdown, Finding, Overlap, Owners, Run, Stall, StepTimes, Timeline, baseline
-from tracelens.trace import intervals, streams
+from tracelens.trace import intervals, recorded_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,13 @@ class AnalyzedRank:
 
     def spent_ns(self, host: intervals.IntervalSet) -> int:
         """What these spans of the host's time, in the kept steps, come to in a step of the baseline."""
-        kept, idle_ns = kept_steps.select(self.timeline), streams.idle_inside(self.timeline.tables.ops, host)
-        return self.baseline.spent(kept.per_step(intervals.total(host)), kept.per_step(idle_ns))
+        kept = kept_steps.select(self.timeline)
+        times = recorded_rows.host_time(self.timeline, host, self.breakdown.row_ns if self.breakdown else 0.0)
+        return self.baseline.spent(*map(kept.per_step, times))
+
+    def idle_ns(self, stall: Stall) -> int:
+        """How long the GPU idles for its waits, on the baseline; 0 where that is not known."""
+        return self.baseline.stall(stall).gpu_idle_ns or 0
 
     @property
     def signals(self) -> frozenset[str]:

@@ -29,7 +29,7 @@ def _finding(stall: Stall, rank: AnalyzedRank) -> Finding:
             say("copying without waiting gives back {time} (predicted)", time=ms(stall.exposed_ns)),
         )
     else:
-        cost_ns = max(rank.waited_ns(stall), rank.baseline.idled(stall.gpu_idle_ns or 0))
+        cost_ns = max(rank.waited_ns(stall), rank.idle_ns(stall))
         origin = say("what copying without waiting gives could not be predicted")
     evidence = say("{sentence}; {more}", sentence=described(stall, rank), more=origin)
     return rank.finding(ID, say("A copy to the GPU blocks the host"), cost_ns, evidence, stall)

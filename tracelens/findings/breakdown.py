@@ -7,11 +7,13 @@ steady loop the work that a step leaves to the next one equals the work that it 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tracelens.findings import kept_steps
-from tracelens.model import Breakdown, RankTimes, StepClock, StepTimes, Timeline
-from tracelens.trace import intervals, streams
+from tracelens.model import IDLE_PARTS, Breakdown, RankTimes, StepClock, StepTimes, Timeline
+from tracelens.trace import intervals, recorded_rows, streams
 from tracelens.trace.tables import among
 
 _COMPUTE = ("kernel", "memset")
@@ -31,11 +33,27 @@ def measure(timeline: Timeline, clock: StepClock | None = None) -> Measured:
     device = streams.main_device(timeline.tables.ops)
     if device is None or not timeline.coverage.judged:
         return times, None, None, None
-    parts = _parts(timeline, kept, device)
+    parts = _parts(timeline, device, kept.covered)
     wall = kept.wall_ns
     idle = sum(ns for name, ns in parts.items() if name.startswith("idle_"))
     per_step = {name: kept.per_step(ns) for name, ns in parts.items()}
-    return times, Breakdown(kept.step_ns, per_step), (wall - idle) / wall, idle / wall
+    recorded = Breakdown(kept.step_ns, per_step)
+    if times.unprofiled_median_ns is not None:
+        recorded = _with_profiler(recorded, times.unprofiled_median_ns, timeline, device)
+    return times, recorded, (wall - idle) / wall, idle / wall
+
+
+def _with_profiler(recorded: Breakdown, unprofiled_ns: int, timeline: Timeline, device: int) -> Breakdown:
+    """With what the profiler's rows took of each idle part: as much as makes the steps longer than without it, as far
+    as a row can cost that."""
+    kept, longer_ns = kept_steps.select(timeline), recorded.wall_ns - unprofiled_ns
+    if longer_ns <= 0:
+        return recorded
+    rows = recorded_rows.in_idle_time(timeline, kept.covered)
+    row_ns = rows.row_ns(longer_ns * kept.count)
+    taken = _parts(timeline, device, rows.spans(row_ns))
+    own = {part: min(kept.per_step(taken[part]), recorded.known[part]) for part in IDLE_PARTS}
+    return replace(recorded, row_ns=row_ns, profiler_ns=own)
 
 
 def rank_times(rank: int | None, measured: Measured) -> RankTimes:
@@ -67,11 +85,10 @@ def _unprofiled(clock: StepClock | None) -> int | None:
     return clock.unprofiled_mean_ns
 
 
-def _parts(timeline: Timeline, kept: kept_steps.KeptSteps, device: int) -> dict[str, int]:
-    """Nanoseconds of all kept steps together; each instant has one owner, given out in this order."""
+def _parts(timeline: Timeline, device: int, left: intervals.IntervalSet) -> dict[str, int]:
+    """Nanoseconds of `left` by owner; each instant has one, given out in this order."""
     ops, gaps = timeline.tables.ops, timeline.tables.gaps
     ran, idle = (table["device"] == device for table in (ops, gaps))
-    left = kept.covered
     parts: dict[str, int] = {}
     for name, kinds in (("compute", _COMPUTE), ("communication_exposed", ("collective",)), ("copy_exposed", ("copy",))):
         own = intervals.intersect(kept_steps.spans(ops, ran & among(ops["kind"], *kinds)), left)

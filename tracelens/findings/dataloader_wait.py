@@ -27,8 +27,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     loader = rank.timeline.tables.loader
     inside = intervals.intersect(intervals.union(loader["start_ns"], loader["end_ns"]), kept.covered)
     waited_ns = rank.spent_ns(inside)
-    idle_ns = rank.breakdown.parts["idle_dataloader"] if rank.breakdown else None
-    idle_ns = None if idle_ns is None else rank.baseline.idled(idle_ns)
+    idle_ns = rank.baseline.parts(rank.breakdown).parts["idle_dataloader"] if rank.breakdown else None
     cost_ns = waited_ns if idle_ns is None else idle_ns
     if rank.share(cost_ns) < LEAST_SHARE:
         return ()

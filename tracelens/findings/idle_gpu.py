@@ -24,8 +24,8 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     """One Finding for all idle time; its evidence lists the causes, the largest first."""
     if "gpu" not in rank.signals or rank.breakdown is None:
         return no_gpu(ID)
-    recorded = rank.breakdown.known
-    parts = {name: rank.baseline.idled(recorded[name]) for name in IDLE_PARTS if name in recorded}
+    known = rank.baseline.parts(rank.breakdown).known
+    parts = {name: known[name] for name in IDLE_PARTS if name in known}
     idle_ns = sum(parts.values())
     share = rank.share(idle_ns)
     if share < LEAST_SHARE:

@@ -38,9 +38,10 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
     if not kernels.any():
         return ()
     median_ns = float(np.median((ops["end_ns"] - ops["start_ns"])[kernels]))
-    idle_ns = rank.breakdown.known["idle_host"] + rank.breakdown.known["idle_launch"]
-    cost_ns = rank.baseline.idled(_issuing_ns(rank) or idle_ns)
-    idle_share = rank.share(rank.baseline.idled(idle_ns))
+    parts = rank.baseline.parts(rank.breakdown).known
+    idle_ns = parts["idle_host"] + parts["idle_launch"]
+    cost_ns = _issuing_ns(rank) or idle_ns
+    idle_share = rank.share(idle_ns)
     slow_host = idle_share >= LEAST_SHARE and _busy_share(rank) <= MOST_BUSY and _other_cause(rank) is None
     if not slow_host or launches < FEWEST_LAUNCHES or median_ns > LONGEST_MEDIAN_KERNEL_NS:
         return ()
@@ -58,7 +59,7 @@ def _detect(rank: AnalyzedRank) -> tuple[Finding, ...] | Abstention:
 def _issuing_ns(rank: AnalyzedRank) -> int:
     """What issuing work owns of the idle time, without the lines of Python between: as the headline has it."""
     owners = rank.owners.owners if rank.owners is not None else ()
-    return sum(owner.owned_ns for owner in owners if owner.kind in ISSUING_KINDS)
+    return sum(rank.baseline.owned(owner) for owner in owners if owner.kind in ISSUING_KINDS)
 
 
 def _profiler_share(rank: AnalyzedRank) -> str:

@@ -57,7 +57,9 @@ class Signals:
         unknown = [name for name in breakdown.parts if (key := f"breakdown.parts.{name}") in NEEDS and self.lacks(key)]
         moved = sum(breakdown.known[name] for name in unknown)
         parts = {**breakdown.known, **dict.fromkeys(unknown), "idle_other": breakdown.known["idle_other"] + moved}
-        return Breakdown(breakdown.wall_ns, {name: parts[name] for name in breakdown.parts})
+        taken = dict(breakdown.profiler_ns)
+        taken["idle_other"] = taken.get("idle_other", 0) + sum(taken.pop(name, 0) for name in unknown)
+        return replace(breakdown, parts={name: parts[name] for name in breakdown.parts}, profiler_ns=taken)
 
     def stalls(self, stalls: Sequence[Stall]) -> tuple[Stall, ...]:
         """The waits without what cannot be known of them."""

@@ -21,7 +21,7 @@ from tracelens.findings.analyzed_rank import AnalyzedRank
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.messages import say
 from tracelens.model import Location, Stall, Timeline, TraceTable, Verdict
-from tracelens.trace import intervals, streams
+from tracelens.trace import idle_gaps, intervals, recorded_rows, streams
 from tracelens.trace.waits import KINDS, kinds_of_calls
 from tracelens.units import ms
 
@@ -50,8 +50,9 @@ class _StallKeys:
     position: RowPositions
 
 
-def group(timeline: Timeline) -> tuple[Stall, ...]:
-    """Stalls of the kept steps and of the window's edge; `exposed_ns` is not known yet."""
+def group(timeline: Timeline, row_ns: float = 0.0) -> tuple[Stall, ...]:
+    """Stalls of the kept steps and of the window's edge; `exposed_ns` is not known yet. `row_ns`: what recording a row
+    took of the idle time."""
     if not timeline.coverage.judged:
         return ()
     kept = kept_steps.select(timeline)
@@ -62,7 +63,13 @@ def group(timeline: Timeline) -> tuple[Stall, ...]:
     waits = waits[chosen]
     starts, ends = waits["start_ns"], waits["start_ns"] + waits["wait_ns"]
     idle = waits["wait_ns"] - intervals.covered(streams.working(timeline.tables.ops), starts, ends)
-    waits = waits.with_columns(position=chosen, idle_inside_ns=idle)
+    taken = recorded_rows.profiler_spans(timeline, kept.covered, row_ns)
+    waits = waits.with_columns(
+        position=chosen,
+        idle_inside_ns=idle,
+        profiler_inside_ns=intervals.covered(taken, starts, ends),
+        profiler_ns=idle_gaps.idle_per_wait(timeline.tables.gaps, len(timeline.tables.waits), taken)[chosen],
+    )
     keys = _keys(waits, kept.count)
     same = _alike(keys.edge, keys.api, keys.kind, keys.place, keys.position)
     order = np.argsort(same, kind="stable")
@@ -86,7 +93,7 @@ def described(stall: Stall, rank: AnalyzedRank) -> str:
         text = say("{call}, {calls} calls per step, blocks the host for {time}", calls=calls, **told)
     if stall.gpu_idle_ns is None:
         return text
-    return say("{text}, the GPU idles {time} for it", text=text, time=ms(rank.baseline.idled(stall.gpu_idle_ns)))
+    return say("{text}, the GPU idles {time} for it", text=text, time=ms(rank.idle_ns(stall)))
 
 
 def _judged(stall: Stall, exposed_ns: int | None, step_ns: int) -> Stall:
@@ -171,6 +178,8 @@ def _stall(waits: TraceTable, rows: RowPositions, keys: _StallKeys, steps: int) 
         call=_call(own),
         step_share=None if edge else len(np.unique(step)) / steps,
         idle_inside_ns=round(int(own["idle_inside_ns"].sum()) / steps),
+        profiler_ns=int(own["profiler_ns"].sum()) // steps,
+        profiler_inside_ns=int(own["profiler_inside_ns"].sum()) // steps,
     )
 
 

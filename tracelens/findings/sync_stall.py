@@ -55,7 +55,7 @@ def _finding(stall: Stall, rank: AnalyzedRank) -> Finding:
             say("removing it alone gives back {time} (predicted)", time=ms(stall.exposed_ns)),
         )
     else:
-        cost_ns = rank.baseline.idled(stall.gpu_idle_ns or 0)
+        cost_ns = rank.idle_ns(stall)
         origin = say("what removing it gives back could not be predicted; the idle time stands for it")
     title = (
         say("Reading a value leaves the GPU idle") if stall.kind == "d2h" else say("A synchronize leaves the GPU idle")

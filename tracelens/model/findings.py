@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tracelens.model.source import Location
@@ -51,6 +51,11 @@ class Breakdown:
 
     wall_ns: int
     parts: Mapping[str, int | None]
+    row_ns: float = 0.0
+    """What the profiler cost the host per recorded row while the GPU idled: idle time that the step does not have
+    without it. 0 where that is not known."""
+    profiler_ns: Mapping[str, int] = field(default_factory=dict)
+    """How much of each part that was, where it was any."""
 
     @property
     def known(self) -> Mapping[str, int]:
@@ -67,6 +72,8 @@ class Breakdown:
             raise ValueError(f"breakdown parts {sorted(self.parts)} are not {sorted(BREAKDOWN_PARTS)}")
         if min(self.known.values()) < 0:
             raise ValueError(f"breakdown parts {dict(self.parts)} are not all times")
+        if any(not 0 <= ns <= self.known.get(part, 0) for part, ns in self.profiler_ns.items()):
+            raise ValueError(f"the profiler took {dict(self.profiler_ns)} of the parts {dict(self.parts)}")
         total = sum(self.known.values())
         if abs(total - self.wall_ns) > len(self.parts):  # each part is rounded to 1 ns
             raise ValueError(f"breakdown parts add up to {total} ns, the wall time is {self.wall_ns} ns")
@@ -96,6 +103,10 @@ class Stall:
     """Share of the kept steps in which it waits at all: ten reads in every tenth step are 1 call per step, and 0.1."""
     idle_inside_ns: int | None = None
     """How much of `wait_ns` the GPU idles, whoever owns that; None where it is not known."""
+    profiler_ns: int = 0
+    """How much of `gpu_idle_ns` went to rows that the profiler recorded."""
+    profiler_inside_ns: int = 0
+    """The same of `idle_inside_ns`."""
 
 
 @dataclass(frozen=True, slots=True)

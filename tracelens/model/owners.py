@@ -118,6 +118,8 @@ class Owner:
     """Of a DataLoader; None where that was not recorded."""
     remedies: tuple[str, ...] = ()
     """Ids of levers."""
+    profiler_ns: int = 0
+    """How much of `owned_ns` went to rows that the profiler recorded, and is not there without it."""
 
     @property
     def is_gpu_work(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from tracelens.model import Timeline
 from tracelens.replay.call_timings import CallTimings
 from tracelens.replay.replay_trace import Bools, Integers
+from tracelens.trace.recorded_rows import loop_threads
 from tracelens.trace.tables import among
 
 COPIES = ("h2d", "d2h")
@@ -103,8 +104,3 @@ def call_columns(timeline: Timeline, timings: CallTimings) -> CallColumns:
         op=op,
         words=("", *call_words, *op_words),
     )
-
-
-def loop_threads(timeline: Timeline) -> list[int]:
-    """The thread of the training loop, and autograd's."""
-    return [thread for thread in (timeline.main_thread, *timeline.autograd_threads) if thread is not None]

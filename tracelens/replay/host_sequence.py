@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tracelens.model import Timeline
-from tracelens.replay.call_columns import CallColumns, loop_threads
+from tracelens.replay.call_columns import CallColumns
 from tracelens.replay.replay_trace import Bools, Integers
-from tracelens.trace.columns import rows_among
+from tracelens.trace.recorded_rows import host_rows
 
-HOST_ROWS = ("cpu_op", "cuda_runtime", "cuda_driver", "python_function", "user_annotation")
-"""Categories whose rows cost the host time when they are recorded."""
 _MEETING_THE_GPU = ("device_sync", "stream_sync", "event_sync", "event_record", "stream_wait")
 """A loader that pins its batches in the main thread asks for memory and looks at events besides: that is its work."""
 LOADER, REST = -1, -2
@@ -58,7 +56,7 @@ class HostOrder:
         self._edge[waits["call"][waits["window_edge"]]] = True
         loader = timeline.tables.loader
         self._load_step, self._load_start, self._load_end = (loader[name] for name in ("step", "start_ns", "end_ns"))
-        self.row_starts = _host_rows(timeline)
+        self.row_starts = host_rows(timeline)
         self._essential = calls.launched | calls.of_kind(*_MEETING_THE_GPU)
 
     def sequence(self, step: StepSpan) -> HostSequence:
@@ -100,13 +98,3 @@ def _within(instants: Integers, begins: Integers, ends: Integers) -> Bools:
         return np.zeros(len(instants), dtype=np.bool_)
     last = np.searchsorted(begins, instants, side="right") - 1
     return (last >= 0) & (instants < ends[np.maximum(last, 0)])
-
-
-def _host_rows(timeline: Timeline) -> Integers:
-    """Starts of all rows that the profiler recorded on the training loop's threads, in order."""
-    trace = timeline.trace
-    if not len(trace.categories) or "category" not in trace.columns:
-        return np.empty(0, dtype=np.int64)
-    chosen = rows_among(trace.columns["category"], trace.categories, HOST_ROWS)
-    chosen &= np.isin(trace.columns["tid"], loop_threads(timeline))
-    return np.sort(trace.columns["start_ns"][chosen])

@@ -37,6 +37,7 @@ from tracelens.replay.replay_trace import (
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
+from tracelens.trace.recorded_rows import MOST_ROW_NS
 from tracelens.trace.streams import distinct_streams
 from tracelens.trace.tables import among
 from tracelens.units import ms
@@ -46,9 +47,9 @@ MOST_ERROR = 0.03
 MOST_DRIFT = 0.1
 """Recorded and unprofiled steps that differ by more than 10 % after the correction were not the same loop. Identical
 runs of host-bound loops differed by up to that on a shared host; what remains of the difference widens the range."""
-ROW_BOUNDS_NS = (0.0, 7_000.0)
-"""Cost per recorded row. H200 loops gave 0.9-3.6 µs without stacks on one machine, 3.8-6.7 µs on a busier one: there a
-sleep of 3 ms took as long under the profiler as without it. What that cannot explain was another pace …"""
+ROW_BOUNDS_NS = (0.0, MOST_ROW_NS)
+"""Cost per recorded row. On the busiest machine a sleep of 3 ms took as long under the profiler as without it. What
+rows cannot explain was another pace …"""
 PACE_BOUNDS = (0.5, 1.5)
 """… of the host: on a shared machine the same loop's calls take 10-40 % longer for seconds at a time."""
 SAMPLING = 0.01

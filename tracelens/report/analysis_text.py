@@ -75,8 +75,8 @@ def method(diagnosis: Diagnosis) -> Iterator[RenderableType]:
     yield terminal.paragraph(joined(", ", recorded(diagnosis)))
     yield terminal.paragraph(
         say(
-            "The profiler slows Python, not kernels: the GPU's work is as recorded, and the rest of a recorded step is "
-            "scaled to fill the step time above."
+            "The profiler slows Python where it records a row, not kernels: the GPU's work is as recorded, and the "
+            "rest of a recorded step is without what rows took, scaled to fill the step time above."
         )
         if baseline_of(diagnosis).keeps_work
         else say("Times are their shares of a recorded step, on the step time above.")

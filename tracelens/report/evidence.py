@@ -167,9 +167,9 @@ def method(diagnosis: Diagnosis) -> Section:
     lede = (
         say(
             "Every time on this page is per step at one baseline, {step}: {baseline}. A recorded step takes {recorded} "
-            "with the profiler, which slows Python and not kernels: the GPU's work is as recorded, the rest is scaled "
-            "to fill the baseline. Predictions are the baseline times a ratio. The timeline, single steps and ranks "
-            "are as recorded.",
+            "with the profiler, which slows Python where it records a row, and not kernels: the GPU's work is as "
+            "recorded, the rest is without what rows took, scaled to fill the baseline. Predictions are the baseline "
+            "times a ratio. The timeline, single steps and ranks are as recorded.",
             **told,
         )
         if baseline_of(diagnosis).keeps_work

@@ -14,6 +14,7 @@ from typing import Any
 from tracelens.jsonfile import microseconds
 from tracelens.messages import say
 from tracelens.model import (
+    IDLE_PARTS,
     BatchTimes,
     Breakdown,
     Completeness,
@@ -197,6 +198,7 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
     return {
         "wall_us": microseconds(breakdown.wall_ns),
         "parts": {part: microseconds(ns) for part, ns in breakdown.parts.items()},
+        "profiler_us": {part: microseconds(breakdown.profiler_ns.get(part, 0)) for part in IDLE_PARTS},
     }
 
 
@@ -205,6 +207,7 @@ def _owners(owners: Owners) -> list[dict[str, Any]]:
         {
             "kind": owner.kind,
             "us_per_step": microseconds(owner.owned_ns),
+            "profiler_us_per_step": microseconds(owner.profiler_ns),
             "share": owners.share(owner),
             "locations": [_location(location) for location in owner.locations],
             "callee": owner.callee,
@@ -244,6 +247,7 @@ def _stall(stall: Stall) -> dict[str, Any]:
         "calls_per_step": stall.calls_per_step,
         "wait_us_per_step": microseconds(stall.wait_ns),
         "gpu_idle_us_per_step": microseconds(stall.gpu_idle_ns),
+        "profiler_us_per_step": microseconds(stall.profiler_ns),
         "exposed_us_per_step": microseconds(stall.exposed_ns),
         "verdict": stall.verdict,
         "location": _location(stall.location),

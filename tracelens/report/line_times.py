@@ -17,7 +17,7 @@ from tracelens.messages import say
 from tracelens.model import Diagnosis, Location, Owner, PlannedDiagnosis, Stall, baseline_of, on_baseline
 from tracelens.report import wording
 from tracelens.report.formatting import short_ms
-from tracelens.trace import intervals, streams
+from tracelens.trace import intervals, recorded_rows
 from tracelens.units import step_ms
 
 OFTEN = 0.5
@@ -144,8 +144,9 @@ def loader_time(diagnosis: Diagnosis) -> LoaderTime:
     kept = table[np.isin(table["step"], np.flatnonzero(steps["kept"]))]
     workers = any(BY_WORKERS in name for name in table["name"].used())
     spans = intervals.union(kept["start_ns"], kept["end_ns"])
-    idle_ns = streams.idle_inside(diagnosis.timeline.tables.ops, spans)
-    return LoaderTime(baseline_of(diagnosis).spent(intervals.total(spans) // count, idle_ns // count), workers)
+    row_ns = diagnosis.breakdown.row_ns if diagnosis.breakdown else 0.0
+    times = recorded_rows.host_time(diagnosis.timeline, spans, row_ns)
+    return LoaderTime(baseline_of(diagnosis).spent(*(ns // count for ns in times)), workers)
 
 
 def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:

@@ -103,10 +103,10 @@ def find(inputs: IdleInputs) -> TraceTable:
     return TraceTable({**columns, "cause": TextColumn.coded(columns["cause"], CAUSES)})
 
 
-def idle_per_wait(gaps: TraceTable, waits: int) -> Column:
-    """Idle ns that each of `waits` waits owns."""
-    owner = gaps["wait"]
-    length = gaps["end_ns"] - gaps["start_ns"]
+def idle_per_wait(gaps: TraceTable, waits: int, within: IntervalSet | None = None) -> Column:
+    """Idle ns that each of `waits` waits owns; of `within` only, where that is given."""
+    owner, starts, ends = gaps["wait"], gaps["start_ns"], gaps["end_ns"]
+    length = ends - starts if within is None else intervals.covered(within, starts, ends)
     out = np.zeros(waits, dtype=np.int64)
     np.add.at(out, owner[owner >= 0], length[owner >= 0])
     return out

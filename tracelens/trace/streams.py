@@ -49,8 +49,3 @@ def working(ops: TraceTable) -> intervals.IntervalSet:
     """When the device that works most does anything."""
     own = ops["device"] == main_device(ops)
     return intervals.union(ops["start_ns"][own], ops["end_ns"][own])
-
-
-def idle_inside(ops: TraceTable, host: intervals.IntervalSet) -> int:
-    """How much of these spans that device does nothing (ns)."""
-    return intervals.total(intervals.subtract(host, working(ops)))

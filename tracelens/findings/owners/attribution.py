@@ -49,7 +49,7 @@ from tracelens.findings.owners.line_work import LineWork
 from tracelens.findings.owners.sums import groups, heaviest
 from tracelens.messages import say
 from tracelens.model import Breakdown, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
-from tracelens.trace import intervals, streams
+from tracelens.trace import intervals, recorded_rows, streams
 
 Column = npt.NDArray[Any]
 
@@ -111,7 +111,9 @@ def attribute(
     host = _host(timeline, kept, recording)
     segments = idle_segments.cut(timeline, kept, host)
     loops = tensor_loops.lines(timeline, kept, host, line_work.lines_of(host.lines)[0])
-    idle = _Owned(timeline, tuple(stalls), host, loops).owners(segments, kept)
+    row_ns = 0.0 if breakdown is None else breakdown.row_ns
+    taken = recorded_rows.profiler_spans(timeline, kept.covered, row_ns)
+    idle = _Owned(timeline, tuple(stalls), host, loops).owners(segments, kept, taken)
     wall = kept.step_ns if breakdown is None else breakdown.wall_ns
     busy = [] if breakdown is None else [Owner(kind, breakdown.known[part]) for kind, part in BUSY]
     made = batch_times.measured(recording)
@@ -159,6 +161,8 @@ class _Columns:
     called: Column
     stall: Column
     lengths: Column
+    profiler: Column
+    """How much of each length is the profiler's."""
 
 
 class _Owned:
@@ -172,11 +176,14 @@ class _Owned:
         self._loops = loops
         self._reasons = (OUTSIDE, RAN_IN_NONE, host.lines.missing, STARTED_LATE, PROFILERS_OWN)
 
-    def owners(self, segments: Segments, kept: KeptSteps) -> list[Owner]:
-        """One Owner for each, none of which is empty."""
-        columns = self._columns(segments)
+    def owners(self, segments: Segments, kept: KeptSteps, taken: intervals.IntervalSet) -> list[Owner]:
+        """One Owner for each, none of which is empty; `taken`: the time that the profiler's rows took."""
+        columns = self._columns(segments, intervals.covered(taken, segments.starts, segments.ends))
         group, first = groups(columns.kind, columns.line, columns.name, columns.reason, columns.wait)
-        total = np.bincount(group, weights=columns.lengths, minlength=len(first)).astype(np.int64)
+        total, profiler = (
+            np.bincount(group, weights=column, minlength=len(first)).astype(np.int64)
+            for column in (columns.lengths, columns.profiler)
+        )
         paths, forwards, called, after = (
             heaviest(group, column, columns.lengths, len(first))
             for column in (columns.path, columns.forward, columns.called, columns.stall)
@@ -185,7 +192,8 @@ class _Owned:
         for number, row in enumerate(first.tolist()):
             owned = kept.per_step(int(total[number]))
             share = _Share(int(total[number]), owned, paths[number], forwards[number], called[number], after[number])
-            out.append(self._owner(columns, row, share, segments.names))
+            owner = self._owner(columns, row, share, segments.names)
+            out.append(replace(owner, profiler_ns=min(owned, kept.per_step(int(profiler[number])))))
         return out
 
     def _owner(self, columns: _Columns, row: int, share: _Share, names: tuple[str, ...]) -> Owner:
@@ -222,7 +230,8 @@ class _Owned:
         belongs = [places[path][0] for path, _ in share.forwards if places[path]] if kind == BACKWARD else []
         return tuple(dict.fromkeys((*callers, *others, *belongs)))[:MOST_LOCATIONS]
 
-    def _columns(self, segments: Segments) -> _Columns:
+    def _columns(self, segments: Segments, taken: Column) -> _Columns:
+        """`taken`: the profiler's part of each segment, of which a piece has as much as it has of the segment."""
         cut = pieces.cut(self._timeline, segments)
         at = cut.segment
         kind, path, name = segments.kind[at], segments.path[at], segments.name[at]
@@ -252,6 +261,7 @@ class _Owned:
             called=np.where(plain, name, -1),
             stall=stall,
             lengths=cut.lengths,
+            profiler=cut.lengths * (taken / np.maximum(segments.lengths, 1))[at],
         )
 
     def _stall_numbers(self) -> tuple[Column, Column]:
@@ -319,9 +329,10 @@ def _merged(owners: list[Owner], wall: int) -> list[Owner]:
     small.sort(key=lambda owner: -owner.owned_ns)
     lines = tuple(dict.fromkeys(owner.locations[0] for owner in small if owner.locations))
     left = wall - sum(owner.owned_ns for owner in owners)
-    total = sum(owner.owned_ns for owner in small) + (left if abs(left) <= len(owners) else 0)
+    total = max(sum(owner.owned_ns for owner in small) + (left if abs(left) <= len(owners) else 0), 0)
+    taken = min(sum(owner.profiler_ns for owner in small), total)
     kept = [owner for owner in owners if owner not in small]
-    return [*kept, Owner("host_line", max(total, 0), lines[:MOST_LOCATIONS], reason=SMALL)]
+    return [*kept, Owner("host_line", total, lines[:MOST_LOCATIONS], reason=SMALL, profiler_ns=taken)]
 
 
 def _filled(owners: list[Owner], wall: int) -> list[Owner]:

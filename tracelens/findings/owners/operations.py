@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tracelens.findings.owners.join import StepOperations
 from tracelens.model import GarbageCollection, Timeline
 from tracelens.trace import intervals
+from tracelens.trace.recorded_rows import loop_threads
 from tracelens.trace.tables import TraceRows, among
 from tracelens.trace.threads import BACKWARD, LOADER, MARKS, STEP
 
@@ -90,7 +91,7 @@ class HostOperations:
 def host_operations(timeline: Timeline) -> HostOperations:
     """The operations of the loop's threads."""
     rows = TraceRows(timeline.trace)
-    threads = _loop_threads(timeline)
+    threads = loop_threads(timeline)
     operators = rows.named(rows.in_categories(("cpu_op",)), lambda name: not name.startswith(_ANNOTATIONS))
     operators = operators[np.isin(rows.column("tid")[operators], threads)]
     calls = timeline.tables.calls
@@ -117,7 +118,7 @@ def activities(timeline: Timeline, operations: HostOperations, collections: Iter
     optimizer = rows.named(marks, lambda name: name.startswith(OPTIMIZER))
     optimizer = optimizer[rows.column("tid")[optimizer] == timeline.main_thread]
     calls, loader = timeline.tables.calls, timeline.tables.loader
-    memory = calls[among(calls["kind"], "alloc", "free") & np.isin(calls["thread"], _loop_threads(timeline))]
+    memory = calls[among(calls["kind"], "alloc", "free") & np.isin(calls["thread"], loop_threads(timeline))]
     optimizer_spans = rows.column("start_ns")[optimizer], rows.column("end_ns")[optimizer]
     return Activities(
         allocator=_named(memory["start_ns"], memory["end_ns"], memory["name"]),
@@ -126,11 +127,6 @@ def activities(timeline: Timeline, operations: HostOperations, collections: Iter
         optimizer=_named(*optimizer_spans, rows.names(optimizer)),
         backward=_backward(rows, timeline, operations),
     )
-
-
-def _loop_threads(timeline: Timeline) -> list[int]:
-    main = () if timeline.main_thread is None else (timeline.main_thread,)
-    return [*main, *timeline.autograd_threads]
 
 
 def _outermost(starts: Column, ends: Column, threads: Column) -> Column:
@@ -164,7 +160,7 @@ def _collector(timeline: Timeline, collections: Iterable[GarbageCollection]) -> 
 def _backward(rows: TraceRows, timeline: Timeline, operations: HostOperations) -> NamedSpans:
     """From the first node that autograd evaluates to the last, as long as the main thread does nothing else."""
     nodes = rows.named(rows.in_categories(MARKS), lambda name: name.startswith(BACKWARD))
-    nodes = nodes[np.isin(rows.column("tid")[nodes], _loop_threads(timeline))]
+    nodes = nodes[np.isin(rows.column("tid")[nodes], loop_threads(timeline))]
     inside = intervals.union(rows.column("start_ns")[nodes], rows.column("end_ns")[nodes])
     starts, ends = inside
     if not len(starts):
