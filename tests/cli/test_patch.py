@@ -134,7 +134,7 @@ def test_what_is_not_proved_is_written_with_checked_only(
     checked = answer(capsys, *reads, "--checked")
     assert checked["outcome"] == "written" and checked["left_out"] == []
     (hunk,) = checked["hunks"]  # written without a helper file: what that may lose is said beside what is not known
-    lost = "where an exception or a signal ends the loop, lines of the last 9 batches at most are not written"
+    lost = "where an exception or a signal ends the loop, lines and results of the last 9 batches at most are missing"
     assert {**hunk, "reason": ""} == {**left, "reason": ""}
     assert hunk["reason"].endswith(f"; not proved: {lost}; {UNKNOWN}")
     assert (here / "train.py").read_text() != TRAIN

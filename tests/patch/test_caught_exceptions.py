@@ -264,7 +264,7 @@ def test_what_a_tracker_is_told_lasts_longer_than_the_process_as_a_line_does(nam
     (hunk,) = patch_of(tmp_path, text, checked=True).hunks
     assert (hunk.tier, hunk.unproved) == (
         "checked",
-        "where an exception or a signal ends the loop, lines of the last 9 batches at most are not written",
+        "where an exception or a signal ends the loop, lines and results of the last 9 batches at most are missing",
     )
 
 

@@ -210,7 +210,7 @@ def test_what_is_only_likely_of_a_value_makes_plain_lines_checked(name: str, tmp
 def test_without_checked_hunks_helpers_keep_what_an_exception_would_lose(tmp_path: Path) -> None:
     text = script(FORMS["print in each batch"][0])
     checked, proved = (patch_of(tmp_path, text, checked=allowed) for allowed in (True, False))
-    assert "lines of the last 9 batches at most are not written" in checked.hunks[0].unproved
+    assert "lines and results of the last 9 batches at most are missing" in checked.hunks[0].unproved
     assert ([hunk.tier for hunk in proved.hunks], proved.left_out) == (["safe"], ())
     assert names(proved) == ["train.py", "tracelens_runtime.py"]
 
@@ -229,7 +229,7 @@ def test_a_hunk_that_is_left_out_is_the_one_that_would_be_written(tmp_path: Path
         "from somewhere import show\nfor x, y in loader:\n    STEP\n    show(x)\n    print(loss.item())  # fires\n"
     )
     checked, proved = (patch_of(tmp_path, text, checked=allowed) for allowed in (True, False))
-    assert "lines of the last 9 batches" in checked.hunks[0].unproved
+    assert "lines and results of the last 9 batches" in checked.hunks[0].unproved
     assert (proved.hunks, proved.left_out) == ((), checked.hunks)
 
 

@@ -23,6 +23,8 @@ from tracelens.patch.loop.loops import Loop, own_nodes
 from tracelens.patch.loop.sites import read_of
 
 _LEAVES = (cst.Break, cst.Return)
+_OUT = (cst.Return, cst.Raise, cst.Expr)
+"""What may leave a loop from one within it; an expression may be `sys.exit()`."""
 
 
 def fits(deferral: Deferral) -> bool:
@@ -40,11 +42,11 @@ def fits(deferral: Deferral) -> bool:
 
 
 def of_loop(loop: Loop) -> Iterator[cst.CSTNode]:
-    """The nodes of a loop whose `break` and `continue` are its own."""
+    """The nodes of a loop whose `break` and `continue` are its own, and what leaves it from a loop within."""
     inner = {
         part for node in own_nodes(loop.body) if isinstance(node, (cst.For, cst.While)) for part in walk(node.body)
     }
-    return (node for node in own_nodes(loop.body) if node not in inner or isinstance(node, cst.Return))
+    return (node for node in own_nodes(loop.body) if node not in inner or isinstance(node, _OUT))
 
 
 def is_text_alone(deferral: Deferral) -> bool:

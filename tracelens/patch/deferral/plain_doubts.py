@@ -28,7 +28,7 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     last = say("of the last {interval} batches at most", interval=interval - 1)
     names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
     if reads.lost & {OUTPUT, FILES}:
-        yield say("where an exception or a signal ends the loop, lines {last} are not written", last=last)
+        yield say("where an exception or a signal ends the loop, lines and results {last} are missing", last=last)
     elif names:
         yield say(
             "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last

@@ -346,9 +346,13 @@ def _counts(facts: LoopFacts, capture: Capture) -> bool:
 def _lost(deferral: Deferral) -> frozenset[str]:
     """Results that somebody can look at after an exception has left the loop, or after the process has ended."""
     lines = deferral.state & {OUTPUT, FILES}
+    statements = [statement for run in deferral.runs for statement in run.statements]
     seen = judged(deferral).seen_after_exceptions
+    if seen == "lines" or any(bars.moves_bar(deferral.facts, statement) for statement in statements):
+        lines |= {OUTPUT}  # what a bar showed last stays on the screen
     if seen != "results":
-        return lines | {OUTPUT} if seen == "lines" else lines
-    moved = [part for run in deferral.runs for statement in run.statements for part in walk(statement)]
+        return lines
+    moved = [part for statement in statements for part in walk(statement)]
     leaves = [part for part in moved if isinstance(part, cst.BaseSmallStatement)]
-    return lines | {name for leaf in leaves for name in written(leaf, deferral.facts.names)}
+    names = {name for leaf in leaves for name in written(leaf, deferral.facts.names)}
+    return lines | (names or {OUTPUT})  # a function of the project may keep them anywhere

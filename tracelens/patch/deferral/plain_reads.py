@@ -24,6 +24,7 @@ from tracelens.patch.deferral import bar_texts, loop_lines, one_device, value_ty
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
+from tracelens.patch.deferral.loop_exits import leaving
 from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.deferral.read_places import ReadPlace
@@ -287,10 +288,8 @@ class _Writer:
         return number.splices if number is not None else ()
 
     def _drains(self) -> tuple[ReadPlace, ...]:
-        """Above what the lists are read for what follows: the plan's places, a `return`, and what leaves a bar."""
-        ends = (cst.Return, cst.Break) if self.plan.deferral.bar is not None else cst.Return
-        leaving = (self.source.parent(node) for node in bar_texts.of_loop(self.facts.loop) if isinstance(node, ends))
-        lines = (ReadPlace(line, line) for line in leaving if line is not None)
+        """Above what the lists are read for what follows: the plan's places, what leaves the loop, or its bar."""
+        lines = (ReadPlace(line, line) for line in leaving(self.facts, breaks=self.plan.deferral.bar is not None))
         return tuple(dict.fromkeys((*self.plan.deferral.places.shown, *lines)))
 
     def _before(self, text: str) -> Splice:

@@ -22,6 +22,7 @@ from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.read_places import ReadPlaces, read_places
 from tracelens.patch.deferral.statements import StatementCaptures
+from tracelens.patch.deferral.written_through import files_behind
 from tracelens.patch.loop import guards, heads, timing
 from tracelens.patch.loop.bars import Bar
 from tracelens.patch.loop.between import Looks
@@ -203,7 +204,7 @@ def _results(facts: LoopFacts, state: frozenset[str], statements: Sequence[cst.C
     keys |= {key for statement in statements for key in changed_later(facts, statement)}
     objects = keys - {name for statement in statements for name in rebound(statement) - facts.kept_by(statement)}
     known = facts.other_names if facts.by_text else facts.aliases  # who else holds one is asked of the project then
-    return state | keys | known(frozenset(objects))
+    return state | keys | known(frozenset(objects)) | files_behind(facts, frozenset(objects))
 
 
 def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStatement) -> bool:

@@ -7,6 +7,7 @@ what waits then. An exception that nobody catches ends the process; one that is 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -42,6 +43,8 @@ _EXITS = ("sys.exit", "exit", "quit", "os._exit")
 _MADE = (Container, Instance)
 _YIELDS = (ast.Yield, ast.YieldFrom)
 _CONTEXTS = ("contextmanager", "asynccontextmanager")
+_AT_EXIT = re.compile(r"\batexit\b|\bexcepthook\b|\bsignal\.signal\b|\bweakref\.finalize\b|\bdef __del__\b")
+"""What runs code of the project when an exception or a signal has ended its training."""
 
 
 def seen_of(
@@ -78,10 +81,13 @@ def _is_made_by_a_call(one: Object) -> bool:
 def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, started: Path) -> bool:
     """Whether a `try` or `with` around the loop, or around a call that leads to it, may catch an exception.
 
+    Or whether code of the project runs before the process ends, as a function of `atexit` does.
     Or whether a generator of the project may be half gone through, as that of a `for` around such a call: when the
     exception ends it, or leaves the frame that has it, what stands around its `yield` runs to its end.
     """
     if any(_ends_guarded(analysis, one) for one in analysis.memory.objects(Generator)):
+        return True
+    if any(_AT_EXIT.search(module.file.text) for module in analysis.memory.objects(Module)):
         return True
     for current, node, is_known in _ways_to(analysis, unit, loop):
         if isinstance(current, Callbacks) or not is_known or _is_guarded(analysis, current, node):

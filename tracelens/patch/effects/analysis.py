@@ -123,6 +123,7 @@ class _Runner:
             self._settle()
         self.memory.finish()
         self._settle()
+        self.memory.lift_limits()
 
     def _settle(self) -> None:
         """Look at all units until nothing grows any more."""

@@ -5,6 +5,7 @@ Everything here only grows. A function whose field grew after it was read is loo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -333,6 +334,10 @@ class Memory:
             summary.doubtful.clear()
             summary.may_change.clear()
             self.waiting[unit] = None
+
+    def lift_limits(self) -> None:
+        """All has been looked at: what is asked from now on adds little, and has nobody to give it up."""
+        self._calls_left = self.effects_left = sys.maxsize
 
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
         self.effects_left -= 1

@@ -109,8 +109,10 @@ def runs_over(facts: LoopFacts, name: str) -> bool:
 def moves_bar(facts: LoopFacts, node: cst.CSTNode) -> bool:
     """Whether a statement calls a method of a bar."""
     calls = (part.func for part in walk(node) if isinstance(part, cst.Call))
-    owners = (func.value for func in calls if isinstance(func, cst.Attribute))
-    makers = (full for owner in owners for full in facts.names.made_by(owner))
+    owners = [func.value for func in calls if isinstance(func, cst.Attribute)]
+    below_with = [value for owner in owners if dotted(owner) for value in _made(facts.scope, dotted(owner))]
+    makers = [full for owner in owners for full in facts.names.made_by(owner)]
+    makers += [facts.names.qualified(value.func) for value in below_with if isinstance(value, cst.Call)]
     return any(full.rpartition(".")[2] in _OF_TQDM for full in makers)
 
 
