@@ -5,6 +5,7 @@ Everything here only grows. A function whose field grew after it was read is loo
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -13,13 +14,17 @@ from tracelens.messages import say
 from tracelens.patch.effects import objects
 from tracelens.patch.effects.closures import Closure, Search
 from tracelens.patch.effects.objects import (
+    Activation,
     Callbacks,
     Class,
     Container,
     Duration,
     Effect,
+    Frame,
+    Module,
     Moment,
     Object,
+    Part,
     Plain,
     Slice,
     Thing,
@@ -31,6 +36,7 @@ from tracelens.patch.effects.scopes import Code, Scope, scope_of
 
 Objects = objects.Objects
 Unit = objects.Unit
+Reader = objects.Reader
 NONE: Objects = frozenset()
 _ALL = "<all>"
 MEMBERS = "<members>"
@@ -52,11 +58,11 @@ MANY = Unknown(say("one of very many things"))
 MAX_CALLS = 80_000
 """Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
 files with fifty networks has twelve thousand."""
-MAX_EFFECTS = 100_000
+MAX_EFFECTS = 50_000
 """Effects that are entered, the same ones again included: where names stand for many things, each call has many. They
 take some three seconds; of seven public projects the largest one that has an answer enters as many."""
 MAX_HELD = 64
-COARSE_EFFECTS = 400_000
+COARSE_EFFECTS = 300_000
 COARSE_HELD = 6
 """For what is too large otherwise. Objects that a name cannot be told to stand for spread from call to call, until each
 name stands for dozens: then one object in place of them all says the same, and is looked at once."""
@@ -109,7 +115,7 @@ class Limits:
 
 def all_limits() -> tuple[Limits, ...]:
     """The limits that are tried, one after the other."""
-    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 4 * MAX_EFFECTS))
+    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 6 * MAX_EFFECTS))
 
 
 class TooLarge(Exception):
@@ -123,11 +129,11 @@ class TooLarge(Exception):
 
 @dataclass(eq=False)
 class SearchResult:
-    """What a search found, the fields that it read, and the units that have asked for it since."""
+    """What a search found, the fields that it read, and who has asked for it since."""
 
     objects: Objects
     read: tuple[tuple[Object, str], ...]
-    units: set[Unit] = field(default_factory=set)
+    readers: set[Reader] = field(default_factory=set)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +164,14 @@ class Memory:
         self.fields: dict[Object, dict[str, set[Object]]] = {}
         self.summaries: dict[Unit, UnitSummary] = {}
         self.waiting: dict[Unit, None] = {}
+        self.waiting_parts: dict[Part, None] = {}
+        """Looked at when no unit waits: what is new to it is looked at as a whole, with what has grown by then."""
+        self.part: Part | None = None
+        """The statement that is looked at, which reads for its unit: it alone is looked at again."""
+        self._parts: dict[tuple[Frame, ast.stmt], Part] = {}
         self.final = False
         """Whether all that can be told is told: an empty value is then one that nobody can tell."""
-        self._readers: dict[tuple[Object, str], set[Unit]] = {}
+        self._readers: dict[tuple[Object, str], set[Reader]] = {}
         self._contents: dict[tuple[Object, str], Objects] = {}
         """What fields hold, as it was last given out; dropped where one grows."""
         self._findings: dict[tuple[Object, BoundedSearch], SearchResult] = {}
@@ -197,8 +208,8 @@ class Memory:
         return known
 
     def read(self, owner: Object, name: str, unit: Unit) -> Objects:
-        """What a field can hold; the unit is looked at again when it can hold more."""
-        self._readers.setdefault((owner, name), set()).add(unit)
+        """What a field can hold; the statement of the unit is looked at again when it can hold more."""
+        self._readers.setdefault((owner, name), set()).add(self._reader(unit))
         return self.content(owner, name)
 
     def shared(self, name: str, unit: Unit) -> Objects:
@@ -218,8 +229,8 @@ class Memory:
         """All that a search that starts at an object finds; the unit is looked at again when that changes."""
         known = self._closures.get(search.goes_through)
         if known is None:
-            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.waiting)
-        return known.found(start, search.counts, unit)
+            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.wake)
+        return known.found(start, search.counts, self._reader(unit))
 
     def found_first(self, owner: Object, search: BoundedSearch, unit: Unit) -> Objects:
         """What a search that starts at an object finds: it is made again once a field that it read can hold more."""
@@ -229,11 +240,22 @@ class Memory:
             known = self._findings[owner, search] = SearchResult(search(owner, SeenFields(self, read)), tuple(read))
             for place in read:
                 self._found_through.setdefault(place, set()).add((owner, search))
-        if unit not in known.units:
-            known.units.add(unit)
+        reader = self._reader(unit)
+        if reader not in known.readers:
+            known.readers.add(reader)
             for field_read in known.read:
-                self._readers.setdefault(field_read, set()).add(unit)
+                self._readers.setdefault(field_read, set()).add(reader)
         return known.objects
+
+    def part_of(self, unit: Module | Activation, frame: Frame, statement: ast.stmt) -> Part:
+        """The one part that is this statement."""
+        known = self._parts.get((frame, statement))
+        if known is None:
+            known = self._parts[frame, statement] = Part(unit, frame, statement, len(self._parts))
+        return known
+
+    def _reader(self, unit: Unit) -> Reader:
+        return self.part if self.part is not None and self.part.unit is unit else unit
 
     def has(self, owner: Object, name: str) -> bool:
         return bool(self.fields.get(owner, {}).get(name))
@@ -285,12 +307,19 @@ class Memory:
         for start in self._found_through.pop((owner, name), ()):
             self._findings.pop(start, None)
         self.changed_bases += name.startswith(BASES)
-        for unit in self._readers.get((owner, name), ()):
-            self.waiting[unit] = None
+        self.wake(self._readers.get((owner, name), ()))
+
+    def wake(self, readers: Iterable[Reader]) -> None:
+        """Have them looked at again."""
+        for reader in readers:
+            if isinstance(reader, Part):
+                self.waiting_parts[reader] = None
+            else:
+                self.waiting[reader] = None
 
     def names(self, owner: Object, unit: Unit) -> tuple[str, ...]:
         """The fields that an object has."""
-        self._readers.setdefault((owner, _ALL), set()).add(unit)
+        self._readers.setdefault((owner, _ALL), set()).add(self._reader(unit))
         return tuple(self.fields.get(owner, ()))
 
     def keys(self, owner: Object, unit: Unit) -> tuple[str, ...]:
