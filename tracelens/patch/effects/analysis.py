@@ -136,12 +136,12 @@ class _Runner:
                 self.library.callbacks.look_again(unit)
             for unit in [one for one in self.memory.summaries if isinstance(one, Callbacks)]:
                 self.library.callbacks.look_around(unit)
-            if self.memory.waiting or self.memory.waiting_parts:
+            if self.memory.waiting:
                 changes = -1
 
     def _look_at_waiting(self) -> None:
-        units, parts = self.memory.waiting, self.memory.waiting_parts
-        while units or parts:
+        units, parts = self.memory.waiting.units, self.memory.waiting.parts
+        while self.memory.waiting:
             self._looked_at += 1
             if self._looked_at > MAX_LOOKS:
                 raise TooLarge
@@ -154,9 +154,9 @@ class _Runner:
                 Statements(part.unit, part.frame, self.dispatch, self.project, alone=True).look_at(part)
 
     def _first(self, module: Module) -> None:
-        if module in self.memory.waiting and module not in self._ran:
+        if module in self.memory.waiting.units and module not in self._ran:
             self._ran.add(module)
-            del self.memory.waiting[module]
+            del self.memory.waiting.units[module]
             self._look_at(module)
 
     def _look_at(self, unit: Unit) -> None:

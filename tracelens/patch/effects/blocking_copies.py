@@ -1,7 +1,8 @@
-"""Texts of one file that differ in nothing but whether copies to a GPU block: `x.to(device, non_blocking=True)`.
+"""Texts of one file that differ in nothing but whether copies to a GPU block.
 
-In: a text. Out: the text without these arguments, and where a place of one such text is in another. A patch asks about
-several of them, and what a project does is the same for all: no library keeps the argument or calls anything for it.
+In: a text. Out: the text without `x.to(device, non_blocking=True)` and `DataLoader(data, pin_memory=True)`, and where a
+place of one such text is in another. A patch asks about several of them, and what a project does is the same for all:
+no library keeps the arguments or calls anything of the project for them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from functools import lru_cache
 from tracelens.patch.effects.memory import Memory
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import Activation, Callbacks, Module
-from tracelens.patch.effects.places import Span
+from tracelens.patch.effects.places import Span, last_name
 from tracelens.patch.effects.project import parsed
 
-_COPIES = frozenset({"to", "cuda"})
-_ARGUMENT = re.compile(r"(?:, |(?<=\())non_blocking=True(?=\))")
+_ARGUMENTS = {"to": "non_blocking", "cuda": "non_blocking", "DataLoader": "pin_memory"}
+"""The argument, by the name of what is called."""
+_ARGUMENT = re.compile(r"(?:, |(?<=\())(?:non_blocking=True|pin_memory=(?:True|torch\.cuda\.is_available\(\)))(?=\))")
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,16 @@ def blocking(text: str) -> BlockingText:
 
 
 def _ends(tree: ast.Module) -> Iterator[tuple[int, int]]:
-    """Where the arguments of copies end."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _is_copy(node):
-            yield from ((one.end_lineno or 0, one.end_col_offset or 0) for one in node.keywords)
+    """Where such arguments end."""
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        name = _ARGUMENTS.get(last_name(call.func))
+        yield from ((one.end_lineno or 0, one.end_col_offset or 0) for one in call.keywords if one.arg == name)
 
 
-def _is_copy(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _COPIES
-
-
-def copies_by_itself(memory: Memory, module: Module) -> bool:
-    """Whether a copy in the file may be a function of the project, which can do anything with what it is handed."""
+def is_handed_to_project(memory: Memory, module: Module) -> bool:
+    """Whether what takes such an argument in the file may be a function of the project, which can do anything then."""
     return any(
-        isinstance(called, Activation) and _is_copy(node)
+        isinstance(called, Activation) and isinstance(node, ast.Call) and last_name(node.func) in _ARGUMENTS
         for unit, summary in memory.summaries.items()
         if not isinstance(unit, Callbacks) and module_of(unit) is module
         for node, called in summary.calls

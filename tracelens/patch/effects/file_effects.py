@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
-from tracelens.patch.effects.blocking_copies import blocking, copies_by_itself
+from tracelens.patch.effects.blocking_copies import blocking, is_handed_to_project
 from tracelens.patch.effects.deeds import Deeds
 from tracelens.patch.effects.file_holders import FileHolders, NamedHolders
 from tracelens.patch.effects.file_text import FileText, stored_in_libraries
@@ -132,7 +132,7 @@ class FileEffects:
         """Whether all this is known to be the same where other copies of the file block."""
         found = [one for one in self._analyses.values() if one is not None]
         own = ((one, module) for one in found for module in one.memory.objects(Module) if module.file.path == self.path)
-        return bool(self._analyses) and not any(copies_by_itself(one.memory, module) for one, module in own)
+        return bool(self._analyses) and not any(is_handed_to_project(one.memory, module) for one, module in own)
 
     def holders(self, line: int) -> NamedHolders | None:
         """What of the names of the loop that starts there the text of the file tells, where no more is known."""

@@ -1,11 +1,10 @@
 """What each object's fields can hold, who reads them, and what each function does: the state of one analysis.
 
-Everything here only grows. A function whose field grew after it was read is looked at again, until nothing changes.
+Everything here only grows. A statement whose field grew after it was read is looked at again, until nothing changes.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,17 +13,13 @@ from tracelens.messages import say
 from tracelens.patch.effects import objects
 from tracelens.patch.effects.closures import Closure, Search
 from tracelens.patch.effects.objects import (
-    Activation,
     Callbacks,
     Class,
     Container,
     Duration,
     Effect,
-    Frame,
-    Module,
     Moment,
     Object,
-    Part,
     Plain,
     Slice,
     Thing,
@@ -33,6 +28,7 @@ from tracelens.patch.effects.objects import (
     numbered,
 )
 from tracelens.patch.effects.scopes import Code, Scope, scope_of
+from tracelens.patch.effects.waiting import Waiting
 
 Objects = objects.Objects
 Unit = objects.Unit
@@ -163,12 +159,7 @@ class Memory:
         self.limits = limits or all_limits()[0]
         self.fields: dict[Object, dict[str, set[Object]]] = {}
         self.summaries: dict[Unit, UnitSummary] = {}
-        self.waiting: dict[Unit, None] = {}
-        self.waiting_parts: dict[Part, None] = {}
-        """Looked at when no unit waits: what is new to it is looked at as a whole, with what has grown by then."""
-        self.part: Part | None = None
-        """The statement that is looked at, which reads for its unit: it alone is looked at again."""
-        self._parts: dict[tuple[Frame, ast.stmt], Part] = {}
+        self.waiting = Waiting()
         self.final = False
         """Whether all that can be told is told: an empty value is then one that nobody can tell."""
         self._readers: dict[tuple[Object, str], set[Reader]] = {}
@@ -209,7 +200,7 @@ class Memory:
 
     def read(self, owner: Object, name: str, unit: Unit) -> Objects:
         """What a field can hold; the statement of the unit is looked at again when it can hold more."""
-        self._readers.setdefault((owner, name), set()).add(self._reader(unit))
+        self._readers.setdefault((owner, name), set()).add(self.waiting.reader(unit))
         return self.content(owner, name)
 
     def shared(self, name: str, unit: Unit) -> Objects:
@@ -229,8 +220,8 @@ class Memory:
         """All that a search that starts at an object finds; the unit is looked at again when that changes."""
         known = self._closures.get(search.goes_through)
         if known is None:
-            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.wake)
-        return known.found(start, search.counts, self._reader(unit))
+            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.waiting.wake)
+        return known.found(start, search.counts, self.waiting.reader(unit))
 
     def found_first(self, owner: Object, search: BoundedSearch, unit: Unit) -> Objects:
         """What a search that starts at an object finds: it is made again once a field that it read can hold more."""
@@ -240,22 +231,12 @@ class Memory:
             known = self._findings[owner, search] = SearchResult(search(owner, SeenFields(self, read)), tuple(read))
             for place in read:
                 self._found_through.setdefault(place, set()).add((owner, search))
-        reader = self._reader(unit)
+        reader = self.waiting.reader(unit)
         if reader not in known.readers:
             known.readers.add(reader)
             for field_read in known.read:
                 self._readers.setdefault(field_read, set()).add(reader)
         return known.objects
-
-    def part_of(self, unit: Module | Activation, frame: Frame, statement: ast.stmt) -> Part:
-        """The one part that is this statement."""
-        known = self._parts.get((frame, statement))
-        if known is None:
-            known = self._parts[frame, statement] = Part(unit, frame, statement, len(self._parts))
-        return known
-
-    def _reader(self, unit: Unit) -> Reader:
-        return self.part if self.part is not None and self.part.unit is unit else unit
 
     def has(self, owner: Object, name: str) -> bool:
         return bool(self.fields.get(owner, {}).get(name))
@@ -307,19 +288,11 @@ class Memory:
         for start in self._found_through.pop((owner, name), ()):
             self._findings.pop(start, None)
         self.changed_bases += name.startswith(BASES)
-        self.wake(self._readers.get((owner, name), ()))
-
-    def wake(self, readers: Iterable[Reader]) -> None:
-        """Have them looked at again."""
-        for reader in readers:
-            if isinstance(reader, Part):
-                self.waiting_parts[reader] = None
-            else:
-                self.waiting[reader] = None
+        self.waiting.wake(self._readers.get((owner, name), ()))
 
     def names(self, owner: Object, unit: Unit) -> tuple[str, ...]:
         """The fields that an object has."""
-        self._readers.setdefault((owner, _ALL), set()).add(self._reader(unit))
+        self._readers.setdefault((owner, _ALL), set()).add(self.waiting.reader(unit))
         return tuple(self.fields.get(owner, ()))
 
     def keys(self, owner: Object, unit: Unit) -> tuple[str, ...]:
@@ -341,7 +314,7 @@ class Memory:
         known = self.summaries.get(unit)
         if known is None:
             known = self.summaries[unit] = UnitSummary()
-            self.waiting[unit] = None
+            self.waiting.units[unit] = None
         return known
 
     def spend(self) -> None:
@@ -361,7 +334,7 @@ class Memory:
             summary.calls.clear()
             summary.doubtful.clear()
             summary.may_change.clear()
-            self.waiting[unit] = None
+            self.waiting.units[unit] = None
 
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
         self.effects_left -= 1

@@ -49,14 +49,15 @@ class Statements(Expressions):
 
     def run(self, body: Iterable[ast.stmt]) -> None:
         for statement in () if self.alone else body:
-            self.look_at(self.memory.part_of(self.unit, self.frame, statement))
+            self.look_at(self.memory.waiting.part(self.unit, self.frame, statement))
 
     def look_at(self, part: Part) -> None:
         """Run one statement."""
-        outer, self.memory.part = self.memory.part, part
-        self.memory.waiting_parts.pop(part, None)
+        waiting = self.memory.waiting
+        outer, waiting.present = waiting.present, part
+        waiting.parts.pop(part, None)
         _KINDS.get(type(part.statement), Statements._nothing)(self, part.statement)
-        self.memory.part = outer
+        waiting.present = outer
 
     def _nothing(self, node: ast.stmt) -> None:
         """`pass`, `break`, `global` …"""
