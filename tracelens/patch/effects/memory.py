@@ -55,8 +55,8 @@ MAX_CALLS = 80_000
 """Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
 files with fifty networks has twelve thousand."""
 MAX_EFFECTS = 50_000
-"""Effects that are entered, the same ones again included, in about a second. Of 18 scripts of public projects one has an
-answer below (11,000), and one more would have it at 87,000: what the coarse analysis says of it, too."""
+"""Effects that are entered, the same ones again included, in about a second. Of 18 scripts of public projects one has
+an answer below (11,000), and one more would have it at 87,000: what the coarse analysis says of it, too."""
 MAX_HELD = 64
 COARSE_EFFECTS = 300_000
 """About seven seconds. Of the 18 scripts the largest that has an answer enters 287,000."""
