@@ -48,9 +48,9 @@ FOLDERS = {
     "cpu": "On the CPU, every place assumed to fire",
 }
 SESSIONS = {
-    "h200_26_november": "Four at a time on one GPU with four cores each; nothing was timed. diffusion was ended by a"
-    " limit of 60 s for one comparison. Of resnet_cifar, tcn_copy and dino_linear nothing is patched, of acgan, dcgan"
-    " and imagenet only the copies: what is not proved is left out where nothing was verified.",
+    "h200_26_november": "Four at a time on one GPU with four cores each; nothing was timed. Of resnet_cifar, tcn_copy"
+    " and dino_linear nothing is patched, of acgan, dcgan, diffusion and imagenet only the copies: what is not proved"
+    " is left out where nothing was verified.",
     "h200_engine": "dcgan and diffusion were recorded and compared side by side, then the others, five at a time on one"
     " GPU; what is timed had it alone.",
     "h200_five": "Three at a time on one GPU; nothing was timed, and mnist_rnn and vae were cut off before their"

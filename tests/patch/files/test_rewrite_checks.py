@@ -56,8 +56,9 @@ def test_a_name_of_a_module_that_hands_over_all_its_names_counts(tmp_path: Path)
 
 SHADOWED = (
     "def train():\n    {}\n    seen = []\n    for i, (x, y) in enumerate(loader):\n        STEP\n"
-    "        seen.append(loss.item())  # fires\n    return seen\ntrain()\n"
+    "        seen.append(loss.item() + 1 / loss.item())  # fires\n    return seen\ntrain()\n"
 )
+"""What is used twice is read by `torch.stack`."""
 
 
 def test_a_loop_beside_such_a_name_keeps_its_meaning(tmp_path: Path) -> None:
