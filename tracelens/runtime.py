@@ -71,6 +71,7 @@ class _Terminable:
         if before is None or before is signal.SIG_IGN:
             return  # set by a library in C, which could not be called; or nothing happens then
         self._process, self._handler_before, self._watching = os.getpid(), before, True
+        _watch_forks()
         signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def _unwatch(self) -> None:
@@ -112,6 +113,29 @@ class _Terminable:
             else:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.kill(os.getpid(), signal.SIGTERM)
+
+
+@functools.cache
+def _watch_forks() -> None:
+    """A child is without our handler from its first moment: Python drops what arrives before, and it would live on.
+
+    SIGTERM is held back while the process forks, and arrives when the handler of before is there again.
+    """
+    masks: list[Any] = []
+
+    def hold() -> None:
+        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop())
+
+    def release_child() -> None:
+        while isinstance(ours := getattr(signal.getsignal(signal.SIGTERM), "__self__", None), _Terminable):
+            signal.signal(signal.SIGTERM, ours._handler_before)
+        release()
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_child)
 
 
 def _flush_event_files() -> None:

@@ -161,3 +161,23 @@ show = writer.add_scalar
 LOOP
 """
     assert ended(body) == (-signal.SIGTERM, FOUR_LINES)
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+def test_a_child_that_is_ended_as_soon_as_it_has_begun_dies_of_it() -> None:
+    """Python forgets a signal that comes while the child begins, once it has a handler for it."""
+    body = """
+    from multiprocessing import get_context
+    def sleep():
+        time.sleep(20)
+    ahead = DeferredReads(every=10)
+    for _ in ahead.iterate(range(5)):
+        child = get_context("fork").Process(target=sleep)
+        child.start()
+        child.terminate()
+        child.join()
+        print(child.exitcode, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    """
+    assert ended(body) == (-signal.SIGTERM, "-15\n" * 5)

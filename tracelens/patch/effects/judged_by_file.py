@@ -93,9 +93,8 @@ class FileJudge:
         if self._writes_files and any(last_name(one.func) in _FILE_READERS for one in calls_in([atom, *functions])):
             yield self._reason("output", say("{who} looks at files", who=f"`{shown_text(atom)}`"), atom, FILES)
         if self._trackers & {ast.unparse(one.func) for one in calls_in([atom, *functions])}:
-            yield self._reason(
-                "object", say("{who} changes {name}", who=f"`{shown_text(atom)}`", name="the tracker"), atom
-            )
+            text = say("{who} tells the tracker more", who=f"`{shown_text(atom)}`")
+            yield self._reason("object", text, atom)
         yield from self._seen_by(atom, functions)
         yield from self._of_functions(f"`{shown_text(atom)}`", atom, (*functions, *unseen))
         stored = self._stored([atom], functions) if self._behind_moved else frozenset()

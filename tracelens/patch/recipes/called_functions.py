@@ -30,7 +30,9 @@ _NO_WORK = words(
 _FEW_KERNELS = (
     formats.REDUCES
     | formats.CONVERTS
-    | words("eq ne gt lt ge le cpu numpy to type detach clone size dim topk sort t expand_as unsqueeze get keys values astype")
+    | words(
+        "eq ne gt lt ge le cpu numpy to type detach clone size dim topk sort t expand_as unsqueeze get keys values astype"
+    )
 )
 """Calls that give it a few short kernels, which are over before the host has come to the next wait."""
 _CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.CompFor)

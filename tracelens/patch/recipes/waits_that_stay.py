@@ -14,9 +14,10 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, of_kinds, rebound, root_key, targets, walk
+from tracelens.patch.deferral import value_types
 from tracelens.patch.loop.device_values import DeviceValues
 from tracelens.patch.loop.facts import LoopFacts, head_parts, leaves_of
-from tracelens.patch.loop.loops import Blocked, own_nodes
+from tracelens.patch.loop.loops import Blocked, own_nodes, trains
 from tracelens.patch.loop.sites import Site, find, read_of
 from tracelens.patch.proposal import RecipeRequest, Target
 from tracelens.patch.recipes import called_functions
@@ -181,3 +182,21 @@ def _name(node: cst.CSTNode) -> str:
 
 def _last(function: cst.BaseExpression) -> str:
     return function.attr.value if isinstance(function, cst.Attribute) else dotted(function)
+
+
+def is_of_kept_values(facts: LoopFacts, site: Site) -> bool:
+    """Whether a read is one of many of a list that a loop has filled: only the first of them waits.
+
+    Either behind that loop, or in it where the list is emptied then.
+    """
+    read = read_of(site.node)
+    loop = next((one for one in facts.source.ancestors(site.node) if isinstance(one, cst.For)), None)
+    if read is None or loop is None or not isinstance(loop.iter, cst.Name) or trains(loop):
+        return False
+    name, block = loop.iter.value, facts.source.parent(loop)
+    own = isinstance(read.tensor, cst.Name) and read.tensor.value in rebound(loop)
+    behind = block.body[block.body.index(loop) + 1 :] if isinstance(block, cst.IndentedBlock) else ()
+    emptied = any(facts.source.code(one).strip() == f"{name}.clear()" for one in behind[:1])
+    filled = list(value_types.values_of(name, facts))
+    lists = bool(filled) and all(isinstance(one, (cst.List, cst.ListComp)) for one in filled)
+    return own and lists and (loop is facts.loop or emptied)
