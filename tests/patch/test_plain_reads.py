@@ -566,3 +566,12 @@ def test_each_place_has_a_list_or_an_array_of_its_own(read: str, checked: bool, 
     patch = patch_of(tmp_path, text, checked=checked)
     assert len(patch.hunks) == 1
     assert_same(tmp_path, text, patch)
+
+
+def test_an_object_that_is_compared_with_none_is_not_looked_at(tmp_path: Path) -> None:
+    body = (
+        "class Writer:\n    def add(self, value):\n        self.value = value\nwriter = Writer() if len(loader) else None\n"
+        "for x, y in loader:\n    STEP\n    if writer is not None:\n        writer.add(loss.item())\nprint(writer.value)\n"
+    )
+    patch = every_place(tmp_path, body)
+    assert [hunk.edit for hunk in patch.hunks] == ["defer-read"], patch.declined

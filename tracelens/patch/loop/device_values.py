@@ -52,14 +52,10 @@ class DeviceValues:
             return node.value in self.known
         if isinstance(node, cst.Attribute):
             return root_of_self(node) in self.known or (node.attr.value in _PARTS and self.on_device(node.value))
-        if isinstance(node, cst.Subscript):
-            return self.on_device(node.value)
-        if isinstance(node, _SAME_PLACE):
+        if isinstance(node, (cst.Subscript, *_SAME_PLACE)):
             return any(map(self.on_device, _operands(node)))
-        if isinstance(node, cst.UnaryOperation):
-            return not isinstance(node.operator, cst.Not) and self.on_device(node.expression)
-        if isinstance(node, cst.IfExp):
-            return self.on_device(node.body) or self.on_device(node.orelse)
+        if isinstance(node, cst.UnaryOperation) and not isinstance(node.operator, cst.Not):
+            return self.on_device(node.expression)
         return isinstance(node, cst.Call) and self._is_made(node)
 
     def _is_made(self, call: cst.Call) -> bool:
@@ -130,8 +126,11 @@ def _goes_to_host(call: cst.Call) -> bool:
     return call.func.attr.value == "cpu" or (call.func.attr.value == "to" and to_host)
 
 
-def _operands(node: cst.BinaryOperation | cst.Comparison) -> Iterator[cst.BaseExpression]:
-    yield node.left
+def _operands(node: cst.BinaryOperation | cst.Comparison | cst.Subscript) -> Iterator[cst.BaseExpression]:
+    """What a value is computed of, and is on the GPU with."""
+    yield node.value if isinstance(node, cst.Subscript) else node.left
+    if isinstance(node, cst.Subscript):
+        return
     if isinstance(node, cst.BinaryOperation):
         yield node.right
         return

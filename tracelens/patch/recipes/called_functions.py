@@ -134,18 +134,18 @@ def called_function(source: SourceFile, call: cst.Call) -> CalledFunction | None
     function = call.func
     if isinstance(function, cst.Name):
         return _by_name(source, function.value)
-    if not isinstance(function, cst.Attribute):
-        return None
-    owner, name = function.value, function.attr.value
+    owner, name = (function.value, function.attr.value) if isinstance(function, cst.Attribute) else (function, "")
     if dotted(owner) == "self":
         return _method(source, source.innermost(cst.ClassDef, call), name)
     path = module_of(source, owner) if dotted(owner) in source.names.imports else None
     if path is not None:
         return _in_file(source, path, name)
     makers = source.names.made_by(owner)
-    if len(makers) != 1:
-        return None
-    maker = next(iter(makers)).rpartition(".")[2]
+    return _of_maker(source, next(iter(makers)).rpartition(".")[2], name) if len(makers) == 1 else None
+
+
+def _of_maker(source: SourceFile, maker: str, name: str) -> CalledFunction | None:
+    """The method of an object that a class of the project makes."""
     if maker in source.names.classes:
         return _method(source, source.names.classes[maker], name)
     came = imported(source, maker)

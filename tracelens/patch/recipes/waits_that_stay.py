@@ -24,7 +24,6 @@ from tracelens.patch.recipes import called_functions
 from tracelens.patch.recipes.called_functions import is_certain
 from tracelens.patch.recipes.loop_groups import Found
 
-
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
