@@ -396,8 +396,7 @@ BESIDE_OR_MANY = {
         "right beside it: nothing would be gained",
     ),
     "a function that reads what it is given": (
-        ERROR
-        + ON_GPU.format(before="total += loss.item()", after="errors = error(out.argmax(1), y)\n    print(errors)"),
+        ERROR + ON_GPU.format(before="total += loss.item()", after="wrong = error(out.argmax(1), y)"),
         "right beside it: nothing would be gained",
     ),
     "a read behind a branch of few batches": (
@@ -568,10 +567,30 @@ def test_each_place_has_a_list_or_an_array_of_its_own(read: str, checked: bool, 
     assert_same(tmp_path, text, patch)
 
 
-def test_an_object_that_is_compared_with_none_is_not_looked_at(tmp_path: Path) -> None:
-    body = (
-        "class Writer:\n    def add(self, value):\n        self.value = value\nwriter = Writer() if len(loader) else None\n"
-        "for x, y in loader:\n    STEP\n    if writer is not None:\n        writer.add(loss.item())\nprint(writer.value)\n"
-    )
-    patch = every_place(tmp_path, body)
-    assert [hunk.edit for hunk in patch.hunks] == ["defer-read"], patch.declined
+STEPS = """
+class Trainer:
+    def __init__(self, config):
+        self.config = config
+    def step(self, x, y, scale):
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        meta = {"loss": RETURNED, "norm": torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)}
+        return meta
+    def train(self):
+        for i, (x, y) in enumerate(loader):
+            scale = self.config["scale"] * (i + 1) / self.config["batches"]
+            meta = self.step(x, y, scale)
+            if i % 5 == 0:
+                print(meta)
+            loss = meta["loss"]
+            print(f"{i + 1}: {loss:.2f}, {scale:.1e}")
+Trainer(dict(scale=1.0, batches=23)).train()
+"""
+
+
+@pytest.mark.parametrize(("returned", "patched"), [("loss.item()", False), ("loss.detach()", True)])
+def test_a_line_of_numbers_that_have_been_read_stays(returned: str, patched: bool, tmp_path: Path) -> None:
+    patch = every_place(tmp_path, STEPS.replace("RETURNED", returned))
+    assert ("defer-read" in [hunk.edit for hunk in patch.hunks]) == patched, patch.diff or patch.declined

@@ -30,9 +30,8 @@ _NO_WORK = words(
 _FEW_KERNELS = (
     formats.REDUCES
     | formats.CONVERTS
-    | words(
-        "eq ne gt lt ge le cpu numpy to type detach clone size dim topk sort t expand_as unsqueeze get keys values astype"
-    )
+    | words("eq ne gt lt ge le cpu numpy to type astype detach clone size dim topk sort t expand_as unsqueeze")
+    | words("get keys values")
 )
 """Calls that give it a few short kernels, which are over before the host has come to the next wait."""
 _CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.CompFor)

@@ -20,7 +20,7 @@ from tracelens.patch.loop.facts import LoopFacts, head_parts, leaves_of
 from tracelens.patch.loop.loops import Blocked, own_nodes, trains
 from tracelens.patch.loop.sites import Site, find, read_of
 from tracelens.patch.proposal import RecipeRequest, Target
-from tracelens.patch.recipes import called_functions
+from tracelens.patch.recipes import called_functions, numbers_already
 from tracelens.patch.recipes.called_functions import is_certain
 from tracelens.patch.recipes.loop_groups import Found
 
@@ -48,6 +48,8 @@ def nothing_gained(request: RecipeRequest, facts: LoopFacts, found: Found, movin
         moved = {part for node in moving.statements for part in walk(node)}
         stays = [*(site for site in stays if _is_a_wait(facts, site)), *_in_text(facts, moved)]
     by_hand = say("take that wait out first")
+    if not _recorded(found) and all(numbers_already.waits_for_nothing(facts, site) for site in kept):
+        return Blocked(None, say("what it shows is a number already: nothing waits here"), say("nothing to do"))
     often = [site for site, target in moving.reads if not seldom(facts, site, target)]
     if (wait := _beside(facts, often, stays)) is not None:
         said = say(
