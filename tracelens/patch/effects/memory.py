@@ -5,7 +5,6 @@ Everything here only grows. A statement whose field grew after it was read is lo
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -53,8 +52,7 @@ SHARED = Unknown(say("something that is not known"))
 MANY = Unknown(say("one of very many things"))
 """In place of all that a field can hold, where that is more than `Limits.held`."""
 MAX_CALLS = 80_000
-"""Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
-files with fifty networks has twelve thousand."""
+"""Calls of libraries that are followed, each again when what it is given grew; 24 files with fifty networks: 12,000."""
 MAX_EFFECTS = 50_000
 """Effects that are entered, the same ones again included, in about a second. Of 18 scripts of public projects one has
 an answer below (11,000), and one more would have it at 87,000: what the coarse analysis says of it, too."""
@@ -65,7 +63,6 @@ COARSE_HELD = 6
 """For what is too large otherwise. Objects that a name cannot be told to stand for spread from call to call, until each
 name stands for dozens: then one object in place of them all says the same, and is looked at once."""
 
-
 PLAIN = Plain()
 SLICE = Slice()
 DATA = Thing("data", None, None)
@@ -73,11 +70,9 @@ DATA = Thing("data", None, None)
 ANY_DATA = Thing("data", "any", None)
 """In place of the tensors that a field can hold, where there are more than `MAX_TENSORS`."""
 WEIGHTS = Thing("data", "weights", None)
-"""All that torch keeps of a training: parameters, buffers, gradients, what optimizers have. It is one object, because a
-module, its parts, a list of its parameters and an optimizer are many ways to the same tensors."""
+"""All that torch keeps of a training: parameters, buffers, gradients, what optimizers have; many ways lead to them."""
 LAYER = Thing("module", "layer", None)
-"""All layers of torch that have nothing of the project: `nn.Conv2d(3, 64, 3)`. They are told apart by their weights
-alone, which are one object, and a model has hundreds of them."""
+"""All layers of torch that have nothing of the project: told apart by their weights alone, which are one object."""
 IN_PLACE_LAYER = Thing("module", "layer_in_place", None)
 """The same, of those that change what they are given: `nn.ReLU(inplace=True)`."""
 REPLACED = Thing("replaced", "replaced", None)
@@ -340,7 +335,7 @@ class Memory:
 
     def lift_limits(self) -> None:
         """All has been looked at: what is asked from now on adds little, and has nobody to give it up."""
-        self._calls_left = self.effects_left = sys.maxsize
+        self._calls_left = self.effects_left = 1 << 62
 
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
         self.effects_left -= 1
