@@ -465,6 +465,10 @@ SOMETHING_TO_GAIN = {
     "a function below a condition": "total += loss.item()\n    if watched:\n        counter.log(out.sum(), y)",
     "a number in an event file": "writer.add_scalar('rate', scale, i)\n    total += loss.item()",
     "a tensor that may be none": "if loss is not None:\n        scale = 1.0\n    total += loss.item()",
+    "a second loss that may be none": (
+        "total += loss.item()\n    if model.second is not None:\n        model.seen = model.second.item()"
+        "\n    if model.seen:\n        print(model.seen)"
+    ),
     "an int of a number": "total += loss.item()\n    half = int(i / 2)\n    print(half)",
 }
 

@@ -90,13 +90,15 @@ def gives_little_work(source: SourceFile, call: cst.Call, depth: int = MOST_CALL
 def is_certain(source: SourceFile, node: cst.CSTNode, around: cst.CSTNode) -> bool:
     """Whether whoever comes by `around` comes by a place in it: no condition is in between.
 
-    `if p.grad is not None:` is none, which holds of most. A loop over a list may have no rounds, as one of callbacks.
+    `if p.grad is not None:` is none, which holds of most parameters; other objects may be None throughout. A loop over a
+    list may have no rounds, as one of callbacks.
     """
     below = node
     for ancestor in source.ancestors(node):
         if ancestor is around:
             return True
-        if isinstance(ancestor, _CONDITIONS) and not _is_asked(ancestor, below) and not _asks_for_none(ancestor, below):
+        mostly = _is_asked(ancestor, below) or _asks_for_gradient(ancestor, below)
+        if isinstance(ancestor, _CONDITIONS) and not mostly:
             return False
         if isinstance(ancestor, cst.For) and below is ancestor.body and not isinstance(ancestor.iter, cst.Call):
             return False
@@ -111,10 +113,12 @@ def _is_asked(node: cst.CSTNode, part: cst.CSTNode) -> bool:
     return isinstance(node, cst.BooleanOperation) and node.left is part
 
 
-def _asks_for_none(node: cst.CSTNode, part: cst.CSTNode) -> bool:
+def _asks_for_gradient(node: cst.CSTNode, part: cst.CSTNode) -> bool:
     test = node.test if isinstance(node, (cst.If, cst.IfExp)) and node.body is part else None
-    asked = test.comparisons[0] if isinstance(test, cst.Comparison) else None
-    return asked is not None and isinstance(asked.operator, cst.IsNot) and dotted(asked.comparator) == "None"
+    if not isinstance(test, cst.Comparison) or not isinstance(test.left, cst.Attribute):
+        return False
+    asked = test.comparisons[0]
+    return test.left.attr.value == "grad" and isinstance(asked.operator, cst.IsNot)
 
 
 def _is_small(leaf: cst.CSTNode) -> bool:
