@@ -90,8 +90,8 @@ def gives_little_work(source: SourceFile, call: cst.Call, depth: int = MOST_CALL
 def is_certain(source: SourceFile, node: cst.CSTNode, around: cst.CSTNode) -> bool:
     """Whether whoever comes by `around` comes by a place in it: no condition is in between.
 
-    `if p.grad is not None:` is none, which holds of most parameters; other objects may be None throughout. A loop over a
-    list may have no rounds, as one of callbacks.
+    `if p.grad is not None:` is none, which holds of most parameters; other objects may be None throughout. A loop over
+    a list may have no rounds, as one of callbacks.
     """
     below = node
     for ancestor in source.ancestors(node):
