@@ -453,3 +453,16 @@ def test_two_reads_with_a_clock_between_them_do_not_wait_together(tmp_path: Path
     text = script("import time\n" + placed(body, "function"))
     patch = patch_of(tmp_path, text, defer(text))
     assert any("clock" in one.obstacle for one in patch.declined)
+
+
+def test_a_list_of_the_times_of_single_batches_keeps_its_read(tmp_path: Path) -> None:
+    """One of ten would hold the wait of ten batches, and the wait for the last backward besides."""
+    text = script(
+        "import time\ntimes, losses = [], []\nfor x, y in loader:\n    start = time.time()\n"
+        "    loss = criterion(model(x), y)\n    losses.append(loss.item())  # fires\n    optimizer.zero_grad()\n"
+        "    loss.backward()\n    optimizer.step()\n    end = time.time()\n    times.append(end - start)\n"
+        "print(sum(times), losses)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    assert patch.empty
+    assert "keeps the time of each batch" in patch.declined[0].obstacle

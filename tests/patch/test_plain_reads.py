@@ -331,6 +331,33 @@ def grad_norm():
     return total
 """
 PICK = "def pick(x):\n    return int(model(x).argmax().item())\n"
+ON_GPU = """
+total = 0.0
+for i, (x, y) in enumerate(loader):
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    {before}
+    {after}
+    loss.backward()
+    optimizer.step()
+print(total)
+"""
+COUNTER = """
+class Counter:
+    def __init__(self):
+        self.data = []
+    def log(self, guess, target):
+        guess = int(guess)
+        self.data.append(guess)
+counter = Counter()
+"""
+ERROR = """
+def error(guess, target):
+    wrong = 1.0 - guess.float().eq(target.float()).float().mean().item()
+    return wrong
+"""
 BESIDE_OR_MANY = {
     "the value in the argument of a call": (
         BUS + "total = 0.0\nfor i, (x, y) in enumerate(loader):\n    STEP\n    total += loss.item()\n"
@@ -341,6 +368,49 @@ BESIDE_OR_MANY = {
         NORM + "total, norms = 0.0, 0.0\nfor x, y in loader:\n    optimizer.zero_grad()\n"
         "    loss = criterion(model(x), y)\n    loss.backward()\n    norms += grad_norm()\n    optimizer.step()\n"
         "    total += loss.item()\nprint(total, norms)\n",
+        "several times in each batch: hardly anything would be gained",
+    ),
+    "copies to the host in the arguments of another call": (
+        ON_GPU.format(
+            before="total += loss.item()\n    pred = out.max(1)[1]",
+            after="score = accuracy_score(y.cpu().data.squeeze().numpy(), pred.cpu().data.squeeze().numpy())",
+        ),
+        "right beside it: nothing would be gained",
+    ),
+    "a tensor handed to an event file": (
+        ON_GPU.format(before="writer.add_scalar('loss', loss, 1)", after="total += loss.item()"),
+        "right beside it: nothing would be gained",
+    ),
+    "a condition of an assert": (
+        ON_GPU.format(before="assert out.max() <= 3, 'too large'", after="total += loss.item()"),
+        "right beside it: nothing would be gained",
+    ),
+    "a condition": (
+        ON_GPU.format(
+            before="kl = torch.mean(out)\n    if kl > 0.1:\n        optimizer.lr = 0.1", after="total += loss.item()"
+        ),
+        "right beside it: nothing would be gained",
+    ),
+    "a method that asks for the number of a tensor": (
+        COUNTER + ON_GPU.format(before="total += loss.item()", after="counter.log(out.argmax(1).sum(), y)"),
+        "right beside it: nothing would be gained",
+    ),
+    "a function that reads what it is given": (
+        ERROR + ON_GPU.format(before="total += loss.item()", after="wrong = error(out.argmax(1), y)"),
+        "right beside it: nothing would be gained",
+    ),
+    "a read behind a branch of few batches": (
+        ON_GPU.format(
+            before="total += loss.item()\n    if i % 10 == 0:\n        model(x)",
+            after="model.seen = loss.item()\n    print(model.seen + len(model.parts))",
+        ),
+        "right beside it: nothing would be gained",
+    ),
+    "a norm of each parameter where it has a gradient": (
+        "norms = [0.0, 0.0]\nnamed = list(model.named_parameters())\ntotal = 0.0\nfor x, y in loader:\n    STEP\n"
+        "    total += loss.item()\n    for n in range(len(named)):\n"
+        "        norm = named[n][1].grad.norm().cpu().numpy() if named[n][1].grad is not None else 0\n"
+        "        model.norms[n] += norm\n        print(model.norms)\nprint(total)\n",
         "several times in each batch: hardly anything would be gained",
     ),
     "a function that a loop in the batch calls": (
@@ -355,7 +425,7 @@ BESIDE_OR_MANY = {
 def test_beside_waits_that_stay_in_what_the_batch_calls_nothing_is_gained(loop: str, tmp_path: Path) -> None:
     body, said = BESIDE_OR_MANY[loop]
     patch = every_place(tmp_path, body)
-    assert patch.empty, patch.diff
+    assert "defer-read" not in [hunk.edit for hunk in patch.hunks], patch.diff
     assert any(said in one.obstacle for one in patch.declined), patch.declined
 
 
@@ -384,6 +454,35 @@ def test_a_function_that_may_never_be_called_leaves_something_to_gain(called: st
         f"    {called}\n    optimizer.zero_grad()\n    total += loss.item()\nprint(total, norms)\n"
     )
     assert [hunk.edit for hunk in every_place(tmp_path, body).hunks] == ["defer-read"]
+
+
+SOMETHING_TO_GAIN = {
+    "the copy of a batch that stays on the host": "total += loss.item()\n    n = lengths.cpu().numpy()",
+    "an assert about sizes": "assert y.size(0) <= 5\n    total += loss.item()",
+    "a condition of a number": "if i > 3 and scale > 0.5:\n        scale /= 2\n    total += loss.item()",
+    "a function of a number": "total += loss.item()\n    counter.log(len(x), 1)",
+    "a function in few batches": "total += loss.item()\n    if i % 10 == 0:\n        counter.log(out.sum(), y)",
+    "a function below a condition": "total += loss.item()\n    if watched:\n        counter.log(out.sum(), y)",
+    "a number in an event file": "writer.add_scalar('rate', scale, i)\n    total += loss.item()",
+    "a tensor that may be none": "if loss is not None:\n        scale = 1.0\n    total += loss.item()",
+    "a second loss that may be none": (
+        "total += loss.item()\n    if model.second is not None:\n        model.seen = model.second.item()"
+        "\n    if model.seen:\n        print(model.seen)"
+    ),
+    "an int of a number": "total += loss.item()\n    half = int(i / 2)\n    print(half)",
+}
+
+
+@pytest.mark.parametrize("name", SOMETHING_TO_GAIN)
+def test_what_may_not_wait_in_each_batch_leaves_something_to_gain(name: str, tmp_path: Path) -> None:
+    body = (
+        COUNTER + "total, scale, watched = 0.0, 1.0, []\nfor i, (x, y, lengths) in enumerate(loader):\n"
+        "    x, y = x.to(device), y.to(device)\n    optimizer.zero_grad()\n    out = model(x)\n"
+        "    loss = criterion(out, y)\n    loss.backward()\n    optimizer.step()\n"
+        f"    {SOMETHING_TO_GAIN[name]}\nprint(total)\n"
+    )
+    patch = every_place(tmp_path, body)
+    assert "defer-read" in [hunk.edit for hunk in patch.hunks], patch.declined
 
 
 def test_a_wait_that_stays_before_the_step_leaves_something_to_gain(tmp_path: Path) -> None:
@@ -470,3 +569,32 @@ def test_each_place_has_a_list_or_an_array_of_its_own(read: str, checked: bool, 
     patch = patch_of(tmp_path, text, checked=checked)
     assert len(patch.hunks) == 1
     assert_same(tmp_path, text, patch)
+
+
+STEPS = """
+class Trainer:
+    def __init__(self, config):
+        self.config = config
+    def step(self, x, y, scale):
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        meta = {"loss": RETURNED, "norm": torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)}
+        return meta
+    def train(self):
+        for i, (x, y) in enumerate(loader):
+            scale = self.config["scale"] * (i + 1) / self.config["batches"]
+            meta = self.step(x, y, scale)
+            if i % 5 == 0:
+                print(meta)
+            loss = meta["loss"]
+            print(f"{i + 1}: {loss:.2f}, {scale:.1e}")
+Trainer(dict(scale=1.0, batches=23)).train()
+"""
+
+
+@pytest.mark.parametrize(("returned", "patched"), [("loss.item()", False), ("loss.detach()", True)])
+def test_a_line_of_numbers_that_have_been_read_stays(returned: str, patched: bool, tmp_path: Path) -> None:
+    patch = every_place(tmp_path, STEPS.replace("RETURNED", returned))
+    assert ("defer-read" in [hunk.edit for hunk in patch.hunks]) == patched, patch.diff or patch.declined

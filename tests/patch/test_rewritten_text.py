@@ -11,7 +11,7 @@ import pytest
 from tests.support.patching import HELPED, SUM, assert_same, defer, patch_of, patched_again, patched_text, script
 from tracelens.errors import UsageError
 from tracelens.model import Edit
-from tracelens.patch.code.source import parse
+from tracelens.patch.code.source import apply_splices, parse
 from tracelens.patch.files import rewrite_checks
 from tracelens.patch.recipes import PatchOptions, make
 
@@ -25,6 +25,7 @@ VARIANTS = {
     "tabs": lambda text: text.replace("    ", "\t"),
     "no newline at the end": lambda text: text.rstrip("\n"),
     "no newline after the loop": lambda text: text[: text.index("    return total")].rstrip("\n"),
+    "an empty line and a blank at the end": lambda text: text + "\n ",
     "byte order mark": lambda text: "\ufeff" + text,
     "non-ASCII": lambda text: text.replace("every fourth line", "jede vierte Zeile: größer"),
 }
@@ -59,6 +60,12 @@ def test_git_accepts_the_diff_and_makes_the_same_bytes(name: str, tmp_path: Path
     )
     for one in patch.files:
         assert one.path.read_bytes() == one.after
+
+
+@pytest.mark.parametrize("end", ["\n ", "\n\n  \n\t", "\r\n\r\n  ", "\n\n\f", " ", ""])
+def test_a_file_that_ends_in_blanks_comes_back_to_the_byte(end: str, tmp_path: Path) -> None:
+    data = f"def one():\n    return 1\n{end}".encode()
+    assert apply_splices(parse(tmp_path / "a.py", "a.py", data), ()) == data
 
 
 def test_comments_move_with_their_statements(tmp_path: Path) -> None:

@@ -60,6 +60,17 @@ history = []
 train(loader, model, optimizer)
 """
 SMALL = {
+    "whether a name that waits has a value": """
+def train():
+    best = None
+    for i, (x, y) in enumerate(loader):
+        if best is not None:
+            print(i)
+        STEP
+        best = loss.item()  # fires
+    print(best)
+train()
+""",
     "an object that holds it shows it": IMAGENET,
     "its mean is shown below": MEAN_BELOW,
     "early stopping by its mean": """
@@ -276,6 +287,9 @@ STILL_MADE = {
     "one of two meters": "def train():\n    losses, others = Average(), Average('other')\n"
     "    for i, (x, y) in enumerate(loader):\n        others.update(i)\n        STEP\n"
     "        losses.update(loss.item(), x.size(0))  # fires\n    print(losses, others)\ntrain()\n",
+    "a meter that may be none": "def train(losses):\n    for x, y in loader:\n        STEP\n"
+    "        if losses is not None:\n            losses.update(loss.item())  # fires\n    print(losses)\n"
+    "train(Average())\n",
     "a list": "def train():\n    values = []\n    for x, y in loader:\n        STEP\n"
     "        values.append(loss.item())  # fires\n    print(values)\ntrain()\n",
     "a line": "def train(epoch):\n    for i, (x, y) in enumerate(loader):\n        STEP\n"

@@ -30,6 +30,8 @@ from tracelens.patch.effects.project import Project
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
+_BLANK_END = re.compile(rb"(?<=[\r\n])\s+\Z")
+"""Empty lines at the end, of which LibCST loses one where the last is of blanks only: they are put back as text."""
 
 
 PARSED_FILES = 16
@@ -233,8 +235,10 @@ def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> Sou
     """Take a file apart; raises `Unreadable` if it is no Python that this program can give back to the byte."""
     _check_syntax(shown, data)
     try:
-        module = cst.parse_module(data)
-        text, spans = text_and_spans(module)
+        module, text, spans = _parsed(data)
+        if text.encode(module.encoding) != data and (tail := _BLANK_END.search(data)) is not None:
+            module, text, spans = _parsed(data[: tail.start()])
+            text += tail.group().decode()
         same = text.encode(module.encoding) == data
     except cst.ParserSyntaxError as error:
         raise Unreadable(say("does not parse as Python 3, line {raw_line}", raw_line=error.raw_line)) from None
@@ -250,6 +254,11 @@ def parse(path: Path, shown: str, data: bytes, entry: Path | None = None) -> Sou
 def parse_beside(source: SourceFile, path: Path) -> SourceFile:
     """Another file of the same project, asked by itself. Raises `Unreadable`, or `OSError` where it is gone."""
     return parse(path, path.relative_to(source.root).as_posix(), path.read_bytes(), path)
+
+
+def _parsed(data: bytes) -> tuple[cst.Module, str, Mapping[cst.CSTNode, Span]]:
+    module = cst.parse_module(data)
+    return module, *text_and_spans(module)
 
 
 def _check_syntax(shown: str, data: bytes) -> None:

@@ -17,6 +17,7 @@ from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.sites import reads_in
 
 
 def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str]) -> None:
@@ -41,3 +42,12 @@ def check(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str
 def _is_made_behind(facts: LoopFacts, function: cst.CSTNode) -> bool:
     """Whether a function without a name is made below the loop, as one that is handed to an evaluation."""
     return isinstance(function, cst.Lambda) and facts.source.line(function) > facts.source.last_line(facts.loop)
+
+
+def only_holds(facts: LoopFacts, members: Iterable[cst.CSTNode], state: frozenset[str], node: cst.CSTNode) -> str:
+    """What to say of a statement that meets the results by an object alone; empty where a value itself goes into it."""
+    met = touched(node, facts.names) & state
+    own = {key for one in members if one is not node for key in written(one, facts.names)}
+    if not met or met & own or any(True for _ in reads_in(node)):
+        return ""
+    return say("it uses `{name}`, which may hold what the value goes into", name=min(met))

@@ -369,7 +369,8 @@ class _Planner:
             recorder = self._recorder()
             recorder.small(node) if isinstance(node, cst.BaseSmallStatement) else recorder.statement(node)
         except Blocked as blocked:
-            return blocked.obstacle, blocked.by_hand
+            held = other_users.only_holds(self.facts, self.members, self.state, node)
+            return held or blocked.obstacle, blocked.by_hand
         return say("it uses the value in the same batch"), say("read the value every N batches")
 
     def _loud(self, node: cst.CSTNode) -> str | None:

@@ -119,6 +119,11 @@ def _showing(facts: LoopFacts, clocks: ClockSpans, places: Sequence[int]) -> lis
         line = facts.source.line(often)
         told = say("line {line} shows a duration of each batch, and the wait for the value is a part of it", line=line)
         raise Blocked(often, told, _BY_HAND)
+    kept = next((one for one in map(clocks.kept_of_each_batch, places) if one is not None), None)
+    if kept is not None:
+        line = facts.source.line(kept)
+        told = say("line {line} keeps the time of each batch, and the wait for the value is a part of it", line=line)
+        raise Blocked(kept, told, _BY_HAND)
     found = dict.fromkeys(one for place in places for one in clocks.showing(place))
     lines = (facts.source.parent(one) for one in found)
     return [line for line in lines if isinstance(line, cst.SimpleStatementLine)]

@@ -323,7 +323,9 @@ class FileJudge:
 
     def _seen_by(self, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
         """What a piece that stays looks at of the objects that the statements change."""
-        found = [place for place, _ in self.text.mentions(atom, self.code)]
+        asked = {id(part.left) for part in ast.walk(atom) if isinstance(part, ast.Compare) and _asks_for_none(part)}
+        mentions = self.text.mentions(atom, self.code)
+        found = [place for place, node in mentions if id(node) not in asked or place in self._rebound]
         found += [place for one in functions for place in self._outer(one)]
         by_other_names = [name for one in (atom, *functions) for name in self._by_other_names(one)]
         for met in (*map(self._met, dict.fromkeys(found)), *by_other_names):
@@ -387,3 +389,10 @@ def _changes(function: FunctionNode, number: int) -> bool:
         if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in ast.walk(one)):
             return True
     return False
+
+
+def _asks_for_none(test: ast.Compare) -> bool:
+    """`writer is not None`, which looks at nothing of an object; an attribute may be bound anew by another name."""
+    operators = all(isinstance(one, ast.Is | ast.IsNot) for one in test.ops)
+    nothing = all(isinstance(one, ast.Constant) and one.value is None for one in test.comparators)
+    return isinstance(test.left, ast.Name) and operators and nothing

@@ -75,6 +75,17 @@ class ClockSpans:
         """The first statement of every batch that shows such a duration."""
         return next((leaf for leaf in self.showing(place) if not self.facts.in_rare_branch(leaf)), None)
 
+    def kept_of_each_batch(self, place: int) -> cst.CSTNode | None:
+        """The first statement of every batch that puts such a duration into a list: each can be looked at by itself."""
+        tainted = self._durations(place)
+        for leaf in self.facts.leaves:
+            call = leaf.value if isinstance(leaf, cst.Expr) else None
+            method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
+            kept = call.args if isinstance(call, cst.Call) and method == "append" else ()
+            if any(self._is_duration(one, place, tainted) for one in kept) and not self.facts.in_rare_branch(leaf):
+                return leaf
+        return None
+
     def shows_single(self, leaf: cst.CSTNode, place: int) -> bool:
         """Whether a statement shows the time of one batch: a span that begins anew in each, or `meter.val`."""
         often = [one for one in self.facts.leaves if not self.facts.in_rare_branch(one)]

@@ -85,7 +85,7 @@ class LoopFacts:
     @cached_property
     def leaves(self) -> tuple[cst.CSTNode, ...]:
         """Small statements of the loop's body, and the compound ones for their heads, in source order."""
-        return tuple(_leaves(self.loop.body))
+        return tuple(leaves_of(self.loop.body))
 
     @cached_property
     def varying(self) -> frozenset[str]:
@@ -111,7 +111,7 @@ class LoopFacts:
             for node in _head(leaf):
                 if isinstance(node, cst.Call):
                     out |= self._reached_by(node)
-            out |= set().union(*(self.behind(part).changed for part in _head_parts(leaf)))
+            out |= set().union(*(self.behind(part).changed for part in head_parts(leaf)))
         return frozenset(out)
 
     @cached_property
@@ -168,16 +168,16 @@ class LoopFacts:
 
     def uses(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether a statement (a compound one by its head) touches one of the keys."""
-        asked = (self._mentions.told(part) if self.by_text else self.touched(part) for part in _head_parts(node))
+        asked = (self._mentions.told(part) if self.by_text else self.touched(part) for part in head_parts(node))
         return any(meets(one, keys) for one in asked)
 
     @cached_property
     def _mentions(self) -> Mentions:
-        return Mentions(tuple((leaf, tuple(_head_parts(leaf))) for leaf in self.leaves), self.names, self.varying)
+        return Mentions(tuple((leaf, tuple(head_parts(leaf))) for leaf in self.leaves), self.names, self.varying)
 
     def reaches(self, node: cst.CSTNode, keys: frozenset[str]) -> bool:
         """Whether what a statement calls touches one of the keys, as far as that has a name in the loop's function."""
-        return any(meets(self.behind(part).seen, keys) for part in _head_parts(node))
+        return any(meets(self.behind(part).seen, keys) for part in head_parts(node))
 
     def behind(self, node: cst.CSTNode) -> Behind:
         """What the code that a piece of the loop calls looks at and changes, as far as it is known."""
@@ -331,7 +331,7 @@ def facts_of(source: SourceFile, loop: Loop) -> LoopFacts:
     return LoopFacts(source, source.names, loop, scope_of(source, loop))
 
 
-def _head_parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def head_parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The node itself for a small statement; for a compound one what is evaluated before its body."""
     if isinstance(node, (cst.If, cst.While)):
         yield node.test
@@ -346,24 +346,24 @@ def _head_parts(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 
 def _head(leaf: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    for part in _head_parts(leaf):
+    for part in head_parts(leaf):
         yield from walk(part)
 
 
-def _leaves(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def leaves_of(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     if isinstance(node, (cst.SimpleStatementLine, cst.SimpleStatementSuite)):
         yield from node.body
     elif isinstance(node, cst.IndentedBlock):
         for statement in node.body:
-            yield from _leaves(statement)
+            yield from leaves_of(statement)
     elif isinstance(node, (cst.FunctionDef, cst.ClassDef)):
         yield node
     elif isinstance(node, cst.BaseCompoundStatement):
         yield node
         for block in _blocks(node):
-            yield from _leaves(block)
+            yield from leaves_of(block)
     elif isinstance(node, (cst.Else, cst.Finally, cst.ExceptHandler, cst.ExceptStarHandler)):
-        yield from _leaves(node.body)
+        yield from leaves_of(node.body)
 
 
 def _blocks(node: cst.BaseCompoundStatement) -> Iterator[cst.CSTNode]:

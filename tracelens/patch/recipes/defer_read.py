@@ -46,11 +46,10 @@ from tracelens.patch.recipes import (
 )
 from tracelens.patch.recipes.loop_groups import Found, by_loop
 from tracelens.patch.recipes.same_program import Reworded
+from tracelens.patch.recipes.waits_that_stay import Moving
 
 SEVERAL = 1.5
 """Reads per step, of one place, from which its loop runs within a batch: half of one for a last, shorter batch."""
-OFTEN = 0.5
-"""Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
 SEEN_BY_NAME = say("whether anything finds the value by its name, or catches the error of its read")
 """What moves a read to where its name is used, or gives the number another name, does not ask the whole project."""
@@ -91,7 +90,9 @@ def _named(request: RecipeRequest, other: Reworded, waiting: set[int]) -> list[P
         nodes = {site.node for one in named for site in one.sites}
         own = [(site, target) for site, target in found if site.node in nodes]
         beside = [(site, target) for site, target in found if site.line in waiting and site.node not in nodes]
-        if _nothing_gained(request, facts_of(request.source, loop), found, [*own, *beside]) is not None:
+        facts, every = facts_of(request.source, loop), [*own, *beside]
+        moved = statements([site for site, _ in every])
+        if waits_that_stay.nothing_gained(request, facts, found, Moving(every, moved)) is not None:
             return None
         words = ", ".join(f"`{one.name}`" for one in named)
         proposal = Proposal(
@@ -175,42 +176,14 @@ def _propose(request: RecipeRequest) -> RecipeAnswer:
         if deferral is None:
             continue
         try:
-            nothing_gained = _nothing_gained(request, facts, found, kept)
+            moved = [node for run in deferral.runs for node in run.statements]
+            nothing_gained = waits_that_stay.nothing_gained(request, facts, found, Moving(kept, moved))
             if nothing_gained is not None:
                 raise nothing_gained
             proposals.append(_proposal(request, facts, deferral, kept))
         except Blocked as blocked:
             declined += [request.decline(site.node, blocked) for site, _ in kept]
     return RecipeAnswer(tuple(proposals), tuple(declined))
-
-
-def _nothing_gained(request: RecipeRequest, facts: LoopFacts, found: Found, kept: Found) -> Blocked | None:
-    """A wait beside all of the reads, or many in each batch, that nothing in this patch takes out of the loop."""
-    if request.source.line(facts.loop) in request.changing:
-        return None
-    sites = [site for site, _ in kept]
-    inside = set(walk(facts.loop.body))
-    others = [(site, target) for site, target in found if site not in sites and target.stalls]
-    stays = [site for site, target in others if site.node in inside and not _seldom(facts, site, target)]
-    by_hand = say("take that wait out first")
-    if (wait := waits_that_stay.beside(facts, sites, stays)) is not None:
-        said = say(
-            "the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=wait.line
-        )
-        return Blocked(None, said, by_hand)
-    called = [site for site, _ in others] if _recorded(found) else [*stays, *waits_that_stay.in_functions(facts)]
-    if (wait := waits_that_stay.repeated(facts, called)) is not None:
-        said = say(
-            "the wait in line {line} stays, several times in each batch: hardly anything would be gained",
-            line=wait.line,
-        )
-        return Blocked(None, said, by_hand)
-    return None
-
-
-def _recorded(found: Found) -> bool:
-    """Whether the waits were measured: without a recording each place of a batch is taken for one."""
-    return any(stall.wait_ns for _, target in found for stall in target.stalls)
 
 
 def _together(
@@ -299,12 +272,12 @@ def _largest_plan(
         pass
     kept: Found = []
     best: Deferral | None = None
-    for site, target in sorted(members, key=lambda one: _seldom(facts, *one)):
+    for site, target in sorted(members, key=lambda one: waits_that_stay.seldom(facts, *one)):
         try:
             best = plan(facts, statements([*(one for one, _ in kept), site]))
             kept.append((site, target))
         except Blocked as blocked:
-            rare = Blocked(None, *FEW_BATCHES) if _seldom(facts, site, target) else blocked
+            rare = Blocked(None, *FEW_BATCHES) if waits_that_stay.seldom(facts, site, target) else blocked
             declined.append(request.decline(site.node, rare))
     return [one for one in members if one in kept], best
 
@@ -313,17 +286,11 @@ def _frequent(request: RecipeRequest, facts: LoopFacts, members: Found, declined
     """The reads without those that were recorded in few batches, below a condition that says so."""
     out: Found = []
     for site, target in members:
-        if target.stalls and _seldom(facts, site, target):
+        if target.stalls and waits_that_stay.seldom(facts, site, target):
             declined.append(request.decline(site.node, Blocked(None, *FEW_BATCHES)))
         else:
             out.append((site, target))
     return out
-
-
-def _seldom(facts: LoopFacts, site: Site, target: Target) -> bool:
-    """Whether a read is made in few batches only."""
-    often = sum(stall.calls_per_step for stall in target.stalls) >= OFTEN
-    return not often and facts.in_rare_branch(site.node)
 
 
 def statements(sites: Sequence[Site]) -> list[cst.CSTNode]:

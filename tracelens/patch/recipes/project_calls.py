@@ -225,7 +225,7 @@ def _called_by_name(file: SourceFile, node: cst.Name, home: SourceFile) -> Itera
             raise Blocked(
                 None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR
             )
-        if _module_of(file, parent.value) != home.path:
+        if module_of(file, parent.value) != home.path:
             return  # a method of something else
         used, parent = parent, file.parent(parent)
     elif file is not home and not _comes_from(file, node.value, home):
@@ -335,7 +335,7 @@ def imported(file: SourceFile, name: str) -> tuple[Path, str] | None:
     return None
 
 
-def _module_of(file: SourceFile, receiver: cst.BaseExpression) -> Path | None:
+def module_of(file: SourceFile, receiver: cst.BaseExpression) -> Path | None:
     """The project's file that a name stands for: `import engine`, `from . import engine`."""
     text, project = dotted(receiver), file.project
     for node in walk(file.module):

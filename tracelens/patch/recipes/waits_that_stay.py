@@ -1,44 +1,119 @@
 """Waits that stay in each batch right beside a read: with them nothing is gained when the read waits.
 
 In: a loop, the reads that would be deferred, and those that cannot be. Out: the wait that stays, or None. Two waits are
-beside one another where nothing between them gives the GPU work: whichever comes first waits for all of it. Beside a
-wait that is made many times in each batch one more is no matter, wherever it stands.
+beside one another where nothing between them gives the GPU more than a few short kernels: whichever comes first waits
+for all of it. Beside a wait that is made many times in each batch one more is no matter, wherever it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, of_kinds, rebound, walk
+from tracelens.messages import say
+from tracelens.patch.code.names import dotted, of_kinds, rebound, root_key, targets, walk
 from tracelens.patch.deferral import value_types
-from tracelens.patch.effects.words import words
-from tracelens.patch.loop.facts import LoopFacts, is_pure
-from tracelens.patch.loop.loops import own_nodes, trains
-from tracelens.patch.loop.sites import Site, find, read_of, reads_in
+from tracelens.patch.loop.device_values import DeviceValues
+from tracelens.patch.loop.facts import LoopFacts, head_parts, leaves_of
+from tracelens.patch.loop.loops import Blocked, own_nodes, trains
+from tracelens.patch.loop.sites import Site, find, read_of
+from tracelens.patch.proposal import RecipeRequest, Target
+from tracelens.patch.recipes import called_functions, numbers_already
+from tracelens.patch.recipes.called_functions import is_certain
+from tracelens.patch.recipes.loop_groups import Found
 
-_NO_WORK = words(
-    "item tolist print update append extend write info warning debug error exit format time perf_counter isfinite"
-    " isnan isinf get_scale set_postfix set_description add_scalar synchronize"
-)
-"""Calls that give the GPU no work, by their last name."""
-_CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.CompFor)
+OFTEN = 0.5
+"""Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
 
-def beside(facts: LoopFacts, kept: Sequence[Site], stays: Sequence[Site]) -> Site | None:
+@dataclass(frozen=True)
+class Moving:
+    """What a patch would let wait: the reads, and all statements that run later with them."""
+
+    reads: Found
+    statements: Sequence[cst.CSTNode]
+
+
+def nothing_gained(request: RecipeRequest, facts: LoopFacts, found: Found, moving: Moving) -> Blocked | None:
+    """A wait beside all of the reads, or many in each batch, that nothing in this patch takes out of the loop."""
+    if request.source.line(facts.loop) in request.changing:
+        return None
+    kept = [site for site, _ in moving.reads]
+    inside = set(walk(facts.loop.body))
+    others = [(site, target) for site, target in found if site not in kept and target.stalls]
+    stays = [site for site, target in others if site.node in inside and not seldom(facts, site, target)]
+    if any(target.stalls for _, target in found) and not _recorded(found):
+        moved = {part for node in moving.statements for part in walk(node)}
+        stays = [*(site for site in stays if _is_a_wait(facts, site)), *_in_text(facts, moved)]
+    by_hand = say("take that wait out first")
+    if not _recorded(found) and all(numbers_already.waits_for_nothing(facts, site) for site in kept):
+        return Blocked(None, say("what it shows is a number already: nothing waits here"), say("nothing to do"))
+    often = [site for site, target in moving.reads if not seldom(facts, site, target)]
+    if (wait := _beside(facts, often, stays)) is not None:
+        said = say(
+            "the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=wait.line
+        )
+        return Blocked(None, said, by_hand)
+    called = [site for site, _ in others] if _recorded(found) else [*stays, *_in_functions(facts)]
+    if (wait := _repeated(facts, called)) is not None:
+        said = say(
+            "the wait in line {line} stays, several times in each batch: hardly anything would be gained",
+            line=wait.line,
+        )
+        return Blocked(None, said, by_hand)
+    return None
+
+
+def seldom(facts: LoopFacts, site: Site, target: Target) -> bool:
+    """Whether a read is made in few batches only."""
+    often = sum(stall.calls_per_step for stall in target.stalls) >= OFTEN
+    return not often and facts.in_rare_branch(site.node)
+
+
+def _recorded(found: Found) -> bool:
+    """Whether the waits were measured: without a recording each place of a batch is taken for one."""
+    return any(stall.wait_ns for _, target in found for stall in target.stalls)
+
+
+def _is_a_wait(facts: LoopFacts, site: Site) -> bool:
+    """Whether a place that was not recorded waits by its form: `int(x)` may be of a number, the batch of the host."""
+    read = read_of(site.node)
+    if read is None or read.kind in ("number", "formatted"):
+        return False
+    fresh = {name for one in targets(facts.loop) if isinstance(one, cst.Name) and (name := one.value)}
+    copied = {name for leaf in facts.leaves for name in rebound(leaf)}
+    return root_key(read.tensor) not in fresh - copied or not fresh & copied
+
+
+def _beside(facts: LoopFacts, kept: Sequence[Site], stays: Sequence[Site]) -> Site | None:
     """The wait that stays beside every one of the reads, the first of them where there are several."""
     staying = [*stays, *_synchronizes(facts)]
     found = [next((other for other in staying if _together(facts, read, other)), None) for read in kept]
     return found[0] if found and all(other is not None for other in found) else None
 
 
-def repeated(facts: LoopFacts, stays: Sequence[Site]) -> Site | None:
+def _repeated(facts: LoopFacts, stays: Sequence[Site]) -> Site | None:
     """The wait that stays in each round of a loop within the batch, in this loop or in a function that it calls."""
     return next((site for site in stays if _in_rounds(facts, site)), None)
 
 
-def in_functions(facts: LoopFacts) -> Iterator[Site]:
+def _in_text(facts: LoopFacts, moved: Collection[cst.CSTNode]) -> Iterator[Site]:
+    """The places of the loop that wait for a tensor on the GPU in each batch, those of `moved` statements left out."""
+    inside = {leaf for leaf in facts.leaves if leaf not in moved and not facts.in_rare_branch(leaf)}
+    back = (node for node in of_kinds(facts.loop.body, (cst.Call,)) if isinstance(node, cst.Call))
+    trained = (one.func.value for one in back if isinstance(one.func, cst.Attribute) and _last(one.func) == "backward")
+    values = DeviceValues(facts.source, frozenset(one.value for one in trained if isinstance(one, cst.Name)))
+    body = facts.scope.body.body if isinstance(facts.scope, cst.FunctionDef) else facts.scope.body
+    for leaf, waiting in values.follow(leaf for one in body for leaf in leaves_of(one)):
+        if leaf in inside:
+            calls = (part for head in head_parts(leaf) for part in walk(head) if isinstance(part, cst.Call))
+            called = (one for one in calls if called_functions.waits(facts.source, one, values))
+            yield from (Site("read", facts.source, node, leaf) for node in (*waiting, *called))
+
+
+def _in_functions(facts: LoopFacts) -> Iterator[Site]:
     """Tensors that other functions of the file read, each by itself."""
     inside = set(own_nodes(facts.scope))
     for site in find(facts.source):
@@ -54,7 +129,8 @@ def _in_rounds(facts: LoopFacts, site: Site) -> bool:
     name = function.name.value
     named = [one for one in of_kinds(facts.source.module, (cst.FunctionDef,)) if _name(one) == name]
     calls = (call for call in own_nodes(facts.loop.body) if isinstance(call, cst.Call) and _last(call.func) == name)
-    certain = (call for call in calls if _is_certain(facts, call) and _is_certain(facts, site.node))
+    inside = is_certain(facts.source, site.node, function)
+    certain = (call for call in calls if inside and is_certain(facts.source, call, facts.loop))
     return len(named) == 1 and any(rounds or _way_up(facts, call)[1] for call in certain)
 
 
@@ -63,34 +139,13 @@ def _way_up(facts: LoopFacts, node: cst.CSTNode) -> tuple[cst.FunctionDef | None
     below, rounds = node, False
     for ancestor in facts.source.ancestors(node):
         if ancestor is facts.loop:
-            return None, rounds and _is_certain(facts, node)
+            return None, rounds and is_certain(facts.source, node, ancestor)
         if isinstance(ancestor, cst.FunctionDef):
-            return ancestor, rounds and _is_certain(facts, node)
+            return ancestor, rounds and is_certain(facts.source, node, ancestor)
         if isinstance(ancestor, (cst.For, cst.While)) and below is ancestor.body:
             rounds = rounds or isinstance(ancestor, cst.While) or isinstance(ancestor.iter, cst.Call)
         below = ancestor
     return None, False
-
-
-def _is_certain(facts: LoopFacts, node: cst.CSTNode) -> bool:
-    """Whether each batch comes by a place, up to the loop or the function around it: no condition is in between.
-
-    `if p.grad is not None:` is none, which holds of most. A loop over a list may have no rounds, as one of callbacks.
-    """
-    for ancestor in facts.source.ancestors(node):
-        if ancestor is facts.loop or isinstance(ancestor, cst.FunctionDef):
-            return True
-        if isinstance(ancestor, _CONDITIONS) and not _asks_for_none(ancestor):
-            return False
-        if isinstance(ancestor, cst.For) and not isinstance(ancestor.iter, cst.Call):
-            return False
-    return False
-
-
-def _asks_for_none(node: cst.CSTNode) -> bool:
-    test = node.test if isinstance(node, cst.If) else None
-    part = test.comparisons[0] if isinstance(test, cst.Comparison) else None
-    return part is not None and isinstance(part.operator, cst.IsNot) and dotted(part.comparator) == "None"
 
 
 def _synchronizes(facts: LoopFacts) -> Iterator[Site]:
@@ -101,33 +156,25 @@ def _synchronizes(facts: LoopFacts) -> Iterator[Site]:
 
 
 def _together(facts: LoopFacts, read: Site, other: Site) -> bool:
-    """Whether both stand in one block of the loop, and nothing from the first to the second gives the GPU work."""
+    """Whether whoever comes by the read comes by the other too, and little work for the GPU is given in between."""
     source = facts.source
-    own, theirs = (_in_block(facts, site.statement) for site in (read, other))
-    block = source.parent(own)
-    if block is not source.parent(theirs) or not isinstance(block, cst.IndentedBlock):
+    blocks = {id(block) for block in _blocks(facts, read.node)}
+    block = next((one for one in _blocks(facts, other.node) if id(one) in blocks), None)
+    if block is None or not is_certain(source, other.node, block):
         return False
-    body = list(block.body)
-    places = [next(n for n, node in enumerate(body) if node is one) for one in (own, theirs)]
-    between, last = body[min(places) : max(places)], body[max(places)]
-    behind = read if last is own else other
-    return all(_gives_no_work(facts, node) for node in between) and _gives_no_work(facts, last, until=behind.node)
+    (_, begin), (_, end) = sorted((source.span(read.node), source.span(other.node)), key=lambda span: span[1])
+    between = (call for call in walk(block) if isinstance(call, cst.Call) and begin < source.span(call)[1] <= end)
+    calls = (call for call in between if call is not read.node and call is not other.node)
+    return all(facts.in_rare_branch(call) or called_functions.gives_little_work(source, call) for call in calls)
 
 
-def _in_block(facts: LoopFacts, statement: cst.CSTNode) -> cst.CSTNode:
-    """The line of a small statement; a compound one is its own."""
-    line = facts.source.parent(statement)
-    return line if isinstance(line, cst.SimpleStatementLine) else statement
-
-
-def _gives_no_work(facts: LoopFacts, node: cst.CSTNode, until: cst.CSTNode | None = None) -> bool:
-    """`until`: a read in the statement, before which what it is an argument of is not called yet."""
-    end = facts.source.span(until)[1] if until is not None else None
-    reads = (read for read in reads_in(node) if end is None or facts.source.span(read.node)[1] <= end)
-    plain = all(not any(isinstance(part, cst.Call) for part in walk(read.tensor)) for read in reads)
-    calls = (part for part in walk(node) if isinstance(part, cst.Call))
-    before = (call for call in calls if end is None or facts.source.span(call)[1] <= end)
-    return plain and all(is_pure(facts.names.qualified(call.func)) or _last(call.func) in _NO_WORK for call in before)
+def _blocks(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The blocks around a place in which it is reached once: up to the body of the innermost loop."""
+    for ancestor in facts.source.ancestors(node):
+        if isinstance(ancestor, (cst.For, cst.While)):
+            return
+        if isinstance(ancestor, cst.IndentedBlock):
+            yield ancestor
 
 
 def _name(node: cst.CSTNode) -> str:
