@@ -104,6 +104,12 @@ NOT_SEEN = {
         "losses, sizes = Meter(), Meter()",
     ),
     "a table of functions": Case("STEP\nlosses.update(loss.item())  # later\nx = scaled(x)", TABLE),
+    "a transform beside the loop": Case(
+        "STEP\nmeter.update(loss.item())  # later",
+        "import random\n\n\nclass Jitter:\n    def __call__(self, x):\n        return x * random.random()\n\n\n"
+        "class Meter:\n    def __init__(self):\n        self.seen = []\n\n"
+        "    def update(self, value):\n        self.seen.append(value)\n\n\nmeter, jitter = Meter(), Jitter()\n",
+    ),
     "the number of the batch": Case(
         "STEP\nrows['loss'] += [loss.item()][0]  # later",
         before="loader = DataLoader(Data())\nrows = {'loss': 0}",
@@ -119,6 +125,17 @@ SEEN = {
         "STEP\nnote(loss.item())  # later\nlr = other(note)",
         "kept = []\n\n\ndef note(value, rows=kept):\n    rows.append(value)\n\n\ndef other(note, rows=kept):\n"
         "    return len(rows)\n",
+    ),
+    "an object under a list's method": Case(
+        "STEP\nmeter.update(loss.item())  # later\nx = x * len(seen)",
+        "seen = []\n\n\nclass Note:\n    def __call__(self, value):\n        seen.append(value)\n\n\n"
+        "class Meter:\n    append = Note()\n\n    def update(self, value):\n        self.append(value)\n\n\nmeter = Meter()\n",
+    ),
+    "an enumerate of the project's": Case(
+        "STEP\nlog.append(loss.item())  # later\ni.count()",
+        "log = []\n\n\nclass Count:\n    def __init__(self, log):\n        self.log = log\n\n"
+        "    def count(self):\n        return len(self.log)\n\n\n"
+        "def enumerate(loader, counts=(Count(log),)):\n    for batch in loader:\n        yield counts[0], batch\n",
     ),
     "a table that is changed": Case(
         "STEP\nlosses.update(loss.item())  # later\nx = x * seen()",
@@ -151,6 +168,11 @@ ROUNDS_SEEN = {
         "rows = []; count = lambda: len(rows)",
     ),
     "of all rounds": ("rows.append(loss.item())  # later\nlen(log.values or [])", "log.put(rows)", "rows = kept"),
+    "bound anew by another function": (
+        "swap()\nrows.append(loss.item())  # later\nlen(kept)",
+        "print(rows)",
+        "rows = []\n        def swap():\n            nonlocal rows\n            rows = kept",
+    ),
     "an element is changed": ("rows[0].keep(loss.item())  # later\nbest.value", "print(rows)", "rows = [best]"),
 }
 

@@ -75,9 +75,15 @@ class FileCalls:
         root = chain_of(called)[-1]
         name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
         library = isinstance(root, ast.Name) and root.id in self.text.libraries
-        method = isinstance(called, ast.Attribute) and name in _METHODS | PLAIN and name not in self.text.stored
+        method = isinstance(called, ast.Attribute) and name in _METHODS | PLAIN and name not in self._of_objects
         builtin = isinstance(called, ast.Name) and name in _BUILTINS
         return library or method or builtin or name in self.text.functions
+
+    @cached_property
+    def _of_objects(self) -> frozenset[str]:
+        """The attributes that objects and classes of the files are given."""
+        classes = (one for one in self.text.around if isinstance(one, ast.ClassDef))
+        return self.text.stored.union(*(self.text.scope(one).own for one in classes))
 
     def is_of_a_variable(self, call: ast.Call) -> bool:
         """Whether a call is one of what a variable holds, a callback."""

@@ -26,11 +26,12 @@ def fresh(tree: ast.Module, code: Code, loop: Loop) -> Times:
         for name, line in _made_before(outer, inner):
             out[name] = (line, inner.end_lineno or inner.lineno)  # type: ignore[attr-defined]  # statements have both
     stores = [one for one in nodes_of(code) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
-    lines = {name: [one.lineno for one in stores if one.id == name] for name in out}
+    shared = {name for one in ast.walk(tree) if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
+    lines = {name: [one.lineno for one in stores if one.id == name] for name in out.keys() - shared}
     return {
-        name: (first, last)
-        for name, (first, last) in out.items()
-        if [line for line in lines[name] if first <= line <= last] == [first]
+        name: out[name]
+        for name, found in lines.items()
+        if [line for line in found if out[name][0] <= line <= out[name][1]] == [out[name][0]]
     }
 
 

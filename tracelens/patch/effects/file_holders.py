@@ -167,7 +167,8 @@ class FileHolders:
         self, node: ast.For | ast.AsyncFor | ast.comprehension, code: ast.AST
     ) -> Iterator[tuple[Place, Iterable[Place]]]:
         """What a loop gives its variables; the first that `enumerate` gives is a number."""
-        counted = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "enumerate"
+        called = node.iter.func if isinstance(node.iter, ast.Call) else None
+        counted = isinstance(called, ast.Name) and called.id == "enumerate" and called.id not in self.text.functions
         target = node.target
         if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
             target = target.elts[1]
