@@ -129,7 +129,8 @@ SEEN = {
     "an object under a list's method": Case(
         "STEP\nmeter.update(loss.item())  # later\nx = x * len(seen)",
         "seen = []\n\n\nclass Note:\n    def __call__(self, value):\n        seen.append(value)\n\n\n"
-        "class Meter:\n    append = Note()\n\n    def update(self, value):\n        self.append(value)\n\n\nmeter = Meter()\n",
+        "class Meter:\n    append = Note()\n\n    def update(self, value):\n        self.append(value)\n\n\n"
+        "meter = Meter()\n",
     ),
     "an enumerate of the project's": Case(
         "STEP\nlog.append(loss.item())  # later\ni.count()",
