@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
+
 from tracelens.findings import AnalyzedRank
 from tracelens.findings.owners import LineWork, OwnedStep, attribute, with_callees
 from tracelens.messages import say, say_count
@@ -25,6 +27,7 @@ from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run import sources
 from tracelens.run.sources import TrainingScript
 from tracelens.trace import intervals
+from tracelens.trace.intervals import IntervalSet
 from tracelens.trace.tables import among
 
 LEAST_SHARE = 0.01
@@ -35,6 +38,8 @@ MOST_LAUNCHES_PER_WAIT = 16
 launches 12 kernels and copies for its two waits, a norm that is read two."""
 MOST_TOGETHER = 8
 """Waits that are tried together: each may double the replays."""
+SOON_NS = 100_000
+"""After its wait an upload's operation ends within tens of microseconds, also beside the profiler."""
 TOGETHER_SHARE = 1.2
 """Waits that give back a fifth more together than one by one pay together."""
 ENOUGH_SHARE = 0.95
@@ -113,12 +118,33 @@ class _Recoverable:
             gain = self._without_wait(owner)
         elif owner.kind == "optimizer":
             gain = self._optimizer(owner)
+            owner = owner if gain is None else replace(owner, instead=say("all tensors taken at once"))
         elif owner.kind == "launch" and owner.owned_ns >= self._least:
             gain = self._without_launches(line)
         return owner if gain is None else _gaining(owner, gain)
 
     def _without_work(self, work: LineWork) -> Gain | None:
-        return line_gains.without_work(self.trace, self.timeline, work.work, work.work_ns)
+        line = _place(work.locations[0])
+        uploads = [one for one in self.stalls if one.kind == "h2d" and one.location and _place(one.location) == line]
+        kept = self._after_uploads(work, uploads)
+        if not len(kept[0]):
+            return line_gains.without_work(self.trace, self.timeline, work.work, work.work_ns)
+        left_ns = work.work_ns - intervals.total(kept) // max(1, self._steps)
+        if left_ns < self._least:
+            return line_gains.from_pinned_memory(self.trace, [one.id for one in uploads])
+        return line_gains.without_work(self.trace, self.timeline, intervals.subtract(work.work, kept), left_ns)
+
+    def _after_uploads(self, work: LineWork, uploads: Sequence[Stall]) -> IntervalSet:
+        """What a line does once a batch is uploaded at it and before anything else is recorded: the name gets the new
+        tensor, and the memory of the batch is given back. That has to be done in any case. Pinning moves it to another
+        thread, which holds the interpreter meanwhile: the line gives back what pinning gives, and not this."""
+        waits = self.timeline.tables.waits
+        rows = np.array(sorted(row for stall in uploads for row in stall.waits), dtype=np.int64)
+        done = np.sort(waits["start_ns"][rows] + waits["wait_ns"][rows])
+        starts, ends = work.work
+        at = np.searchsorted(done, starts, side="right") - 1
+        after = (at >= 0) & (starts - done[at] <= SOON_NS) if len(done) else np.zeros(len(starts), dtype=np.bool_)
+        return starts[after], ends[after]
 
     def _without_line(self, work: LineWork, waits_ns: int) -> Gain | None:
         return line_gains.without_line(self.trace, self.timeline, work.everything, waits_ns)
@@ -182,9 +208,12 @@ class _Recoverable:
         """Whether a line waits for what it launches itself."""
         calls = self.timeline.tables.calls
         launching = among(calls["kind"], "launch", "copy", "memset")
-        steps = self.timeline.tables.steps["kept"]
         inside = intervals.inside(work.everything, calls["start_ns"]) & launching
-        return bool(inside.sum() <= MOST_LAUNCHES_PER_WAIT * stall.calls_per_step * max(1, steps.sum()))
+        return bool(inside.sum() <= MOST_LAUNCHES_PER_WAIT * stall.calls_per_step * max(1, self._steps))
+
+    @property
+    def _steps(self) -> int:
+        return int(self.timeline.tables.steps["kept"].sum())
 
     def _joined(self, owners: Sequence[Owner]) -> list[Owner]:
         """With the waits that pay only together as one owner, at the place of the first."""

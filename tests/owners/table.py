@@ -8,6 +8,7 @@ Between markers; the words around them are written by hand.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -38,7 +39,7 @@ def filled(page: str) -> str:
     document, untuned, planted = (_read(name) for name in ("h200", "h200_untuned", "known"))
     parts = {
         "twins": twins(document["rows"]),
-        "anew": twins(_read("h100_anew")["rows"]),
+        "anew": twins(_read("h100_anew")["rows"], verdicts=True),
         "untuned": twins(untuned["rows"]),
         "price": price({card: _read(f"price_{card.lower()}")["loops"] for card in ("H200", "H100")}),
         "known": known(planted["3.12"], planted["3.11"]),
@@ -55,13 +56,17 @@ def _read(name: str) -> dict[str, Any]:
     return document
 
 
-def twins(rows: list[dict[str, Any]]) -> str:
-    """One line per planted loop, and how many of them are right."""
+def twins(rows: list[dict[str, Any]], *, verdicts: bool = False) -> str:
+    """One line per planted loop, and how many of them are right; `verdicts`: with what each verdict is about."""
     lines = [
         "| plant | size | step, ms | twin gains, ms when recorded | said, ms (range) | owner and line | number |",
         "|---|---|---|---|---|---|---|",
         *(_row(row) for row in sorted(rows, key=lambda row: (row["plant"], row["size"]))),
     ]
+    if verdicts:
+        about = ("verdict names", "---", *(_named(row) for row in sorted(rows, key=lambda row: row["plant"])))
+        columns = (f" {text} |" if text != "---" else "---|" for text in about)
+        lines = [line + column for line, column in zip(lines, columns, strict=True)]
     judged = [row for row in rows if row["gain_in_recording_us"] is not None]
     found = sum(row["found"] for row in rows)
     right = sum(row["recoverable_is_right"] for row in judged)
@@ -81,6 +86,17 @@ def _row(row: dict[str, Any]) -> str:
         f"| `{row['plant']}` | {row['size']} | {step} "
         f"| {gained} | {_said(best)} | {'right' if row['found'] else 'missed'} | {number} |"
     )
+
+
+def _named(row: dict[str, Any]) -> str:
+    """What the verdict is about: the plant, by its line or as the DataLoader; a limit of the loop; another line."""
+    verdict = row["verdict"]
+    found = re.search(r"\.py:(\d+(?:, \d+)*)", verdict)
+    at = {int(number) for number in found[1].split(", ")} if found is not None else set()
+    if "-bound" in verdict:
+        return str(re.findall(r"[\w-]+-bound", verdict)[0])
+    by_worker = row["largest"]["kind"] == "dataloader" and verdict.startswith("The DataLoader")
+    return "the plant" if at & set(row["lines"]) or (by_worker and row["found"]) else "another line"
 
 
 def _gained(gain: float | None, interval: list[float] | None) -> str:

@@ -75,3 +75,25 @@ def test_a_gain_of_eight_processes_has_an_interval_that_a_range_must_meet() -> N
     assert not twins.is_right([700.0, 500.0, 830.0], 1000.0, None), (
         "without an interval the middle must be in the range"
     )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        ("train.py:5 (gc.collect) takes 3 of every 9 ms; without it a step takes 6 ms (predicted).", "the plant"),
+        ("train.py:4, 5: Wait every 10th for all work saves 2 ms of every 9 ms step.", "the plant"),
+        ("train.py:15 takes 3 ms of every 9 ms step (33 % of the step).", "another line"),
+        ("86 kernel launches per step (most at train.py:5) leave the GPU idle 5 of every 9 ms: launch-bound, GPU busy "
+         "25 %.", "launch-bound"),
+        ("GPU-bound, GPU busy 97 %: nothing to fix in the loop.", "GPU-bound"),
+        ("The DataLoader (train.py:2) takes 3 ms of every 9 ms step.", "another line"),
+    ],
+)  # fmt: skip
+def test_what_a_verdict_is_about_is_read_off_its_line(verdict: str, expected: str) -> None:
+    """Most launches being made at the plant's line is no answer; a loader's time may go in a worker."""
+    row = {"verdict": verdict, "lines": [5, 6], "largest": {"kind": "host_line"}, "found": True}
+    assert table._named(row) == expected
+    assert (
+        table._named({**row, "verdict": "The DataLoader (train.py:2) takes 3 ms.", "largest": {"kind": "dataloader"}})
+        == "the plant"
+    )

@@ -403,7 +403,8 @@ TWICE = {
             print(json.dumps(log), json.dumps(other))
     """,
     "two lists": """
-    losses, tops = [], []
+    losses = []
+    tops = []
     for step, (x, y) in enumerate(loader):
         log = trainer.train_step(x, y)
         losses.append(log['loss'])
@@ -512,3 +513,49 @@ def test_a_hunk_that_is_not_asked_for_leaves_both_files(tmp_path: Path) -> None:
     edits = (Edit("defer-read", locations=fired(step, path="trainer.py"), interval=10),)
     for options in (PatchOptions(skip=tuple(hunk.id for hunk in whole.hunks)), PatchOptions(checked=False)):
         assert make(tmp_path, tmp_path / "train.py", edits, (), options).files == ()
+
+
+TUPLE = "        return loss.item(), out.max().item()  # fires\n"
+PICKED = """
+    losses = []
+    tops = []
+    for step, (x, y) in enumerate(loader):
+        metrics = trainer.train_step(x, y)
+        losses.append(metrics[0])
+        tops.append(metrics[1])
+        if step % 4 == 0:
+            print(step, losses[-1], tops[-1])
+    print(sum(losses), max(tops))
+"""
+
+
+def test_parts_of_a_tuple_with_a_name_are_followed(tmp_path: Path) -> None:
+    step, main = (
+        script(TRAINER.replace("        STEP_RESULT\n", TUPLE)),
+        MAIN.format(imports="from trainer import *", loop=PICKED),
+    )
+    patch = patch_of_two(tmp_path, step, main)
+    assert "print(step, losses[-1].item(), tops[-1].item())" in assert_two_same(tmp_path, step, main, patch)
+
+
+@pytest.mark.parametrize("use", ["print(metrics)", "print(metrics[-1])", "print(metrics[:1])", "print(len(metrics))"])
+def test_a_tuple_that_is_used_as_a_whole_stays(use: str, tmp_path: Path) -> None:
+    step = script(TRAINER.replace("        STEP_RESULT\n", TUPLE))
+    loop = PICKED.replace("        losses.append(metrics[0])", f"        losses.append(metrics[0])\n        {use}")
+    patch = patch_of_two(tmp_path, step, MAIN.format(imports="from trainer import *", loop=loop))
+    assert patch.empty
+
+
+def test_a_value_that_decides_is_told_of_before_what_cannot_be_followed(tmp_path: Path) -> None:
+    """It was declined with "`1e9` is no such value"."""
+    loop = """
+    best = 1e9
+    for step, (x, y) in enumerate(loader):
+        value = trainer.train_step(x, y)
+        if value < best:
+            best = value
+            print(step)
+    """
+    step = script(TRAINER.replace("        STEP_RESULT\n", "        return loss.item()  # fires\n"))
+    patch = patch_of_two(tmp_path, step, MAIN.format(imports="from trainer import *", loop=loop))
+    assert [one.obstacle for one in patch.declined] == ["train.py:10: the value decides what the same batch does next"]

@@ -69,19 +69,18 @@ def test_a_value_that_is_shown_further_below_waits_with_its_line(tmp_path: Path)
     patch = patch_of(tmp_path, text)
     assert [line.strip() for line in added(patch)] == [
         "pending_worst = []  # on the device, read 10 at a time",
-        "",
-        "def log_worst():",
-        "for i, value_value, worst_value in pending_worst:",
-        "value_value = value_value.item()",
-        "print(i, value_value, worst_value.item())  # fires",
-        "history.append(value_value)",
-        "pending_worst.clear()",
-        "",
         "value = loss.detach().clone()  # fires",
         "pending_worst.append((i, value, worst.detach().clone()))",
         "if len(pending_worst) == 10:",
-        "log_worst()",
-        "log_worst()",
+        "for i_value, value_value, worst_value in pending_worst:",
+        "value_value = value_value.item()",
+        "print(i_value, value_value, worst_value.item())  # fires",
+        "history.append(value_value)",
+        "pending_worst.clear()",
+        "for i_value, value_value, worst_value in pending_worst:",
+        "value_value = value_value.item()",
+        "print(i_value, value_value, worst_value.item())",
+        "history.append(value_value)",
     ]
     assert "nonlocal" not in patched_text(patch)
     assert_same(tmp_path, text, patch)

@@ -77,7 +77,7 @@ def test_all_that_waits_is_out_before(name: str, tmp_path: Path) -> None:
     patch = _patch(f"{body}    if i == 12:\n        {ENDS[name]}\n", tmp_path)
     lines = next(one.after for one in patch.files if one.path.name == "train.py").decode().splitlines()
     place = lines.index(f"        {ENDS[name]}")
-    assert lines[place - 1].strip() == "log_loss()"
+    assert lines[place - 1].strip() == "pending_losses.clear()"
 
 
 def test_warnings_stay_because_they_name_their_line(tmp_path: Path) -> None:

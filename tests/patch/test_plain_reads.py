@@ -42,13 +42,11 @@ def test_a_sum_is_read_where_it_is_printed_and_after_the_loop(tmp_path: Path) ->
     assert [line.strip() for line in added(patch)] == [
         "pending_losses = []",
         "pending_losses.append(loss.detach().clone())",
-        "if pending_losses:",
-        "for loss_value in torch.stack(pending_losses).tolist():",
-        "running += loss_value  # fires",
+        "for loss_value in pending_losses:",
+        "running += loss_value.item()  # fires",
         "pending_losses.clear()",
-        "if pending_losses:",
-        "for loss_value in torch.stack(pending_losses).tolist():",
-        "running += loss_value",
+        "for loss_value in pending_losses:",
+        "running += loss_value.item()",
     ]
     assert (names(patch), [hunk.tier for hunk in patch.hunks]) == (["train.py"], ["safe"])
     assert_same(tmp_path, text, patch)

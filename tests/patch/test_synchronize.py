@@ -145,15 +145,13 @@ def test_event_and_interval_at_one_place_are_one_hunk_and_share_the_loop_with_th
         "batches_marked.pop().synchronize()",
         "batches_marked.clear()",
         "pending_losses.append(loss.detach().clone())",
-        "if pending_losses:",
-        "for loss_value in torch.stack(pending_losses).tolist():",
-        "total += loss_value  # reads",
+        "for loss_value in pending_losses:",
+        "total += loss_value.item()  # reads",
         "pending_losses.clear()",
         "if batches_marked:",
         "batches_marked[-1].synchronize()",
-        "if pending_losses:",
-        "for loss_value in torch.stack(pending_losses).tolist():",
-        "total += loss_value",
+        "for loss_value in pending_losses:",
+        "total += loss_value.item()",
     ]
     assert [one.path.name for one in patch.files] == ["train.py"]
     assert_same(tmp_path, text, patch)
@@ -169,15 +167,13 @@ def test_what_is_read_where_it_is_shown_needs_nobody_who_knows_when_it_has_arriv
         "batch_done = torch.cuda.Event()",
         "batch_done.record()",
         "pending_losses.append(loss.detach().clone())",
-        "if pending_losses:",
-        "for loss_value in torch.stack(pending_losses).tolist():",
-        "total += loss_value  # reads",
+        "for loss_value in pending_losses:",
+        "total += loss_value.item()  # reads",
         "pending_losses.clear()",
         "if batch_done is not None:",
         "batch_done.synchronize()",
-        "if pending_losses:",
-        "for loss_value in torch.stack(pending_losses).tolist():",
-        "total += loss_value",
+        "for loss_value in pending_losses:",
+        "total += loss_value.item()",
     ]
     assert [one.path.name for one in patch.files] == ["train.py"]
     assert_same(tmp_path, text, patch)

@@ -265,7 +265,7 @@ def test_who_shows_what_waits_comes_after_it(tmp_path: Path) -> None:
     assert [hunk.tier for hunk in patch.hunks] == ["checked"]
     assert_same(tmp_path, text, patch)
     lines = [line.strip() for line in patched_text(patch).splitlines()]
-    assert lines[lines.index("progress.display(i)") - 1] == "record_loss()"
+    assert lines[lines.index("progress.display(i)") - 1] == "pending_losses.clear()"
 
 
 STILL_MADE = {

@@ -117,6 +117,84 @@ def test_what_may_give_nothing_back_is_said_by_what_it_owns() -> None:
     assert loss is not None and (loss.owner.kind, loss.returns, loss.ns) == ("copy", False, 9 * MS)
 
 
+# A line that reads the norm of one gradient after the other, in a step of 25 ms of which launching leaves 11 ms idle.
+NORMS = Owner(
+    "wait", 1 * MS, (Location("train.py", 61),), "Tensor.item", "s5", recoverable_ns=4 * MS, low_ns=0, high_ns=6 * MS
+)
+ITS_LAUNCHES = Owner("launch", 3 * MS, (Location("train.py", 61), Location("train.py", 90)), of_one_line=True)
+LAUNCHES = Owner("launch", 8 * MS, (Location("train.py", 61), Location("train.py", 55)))
+"""Of the whole loop; most of them happen to be made at line 61."""
+LAUNCHING = (LAUNCHES, ITS_LAUNCHES, Owner("backward", 5 * MS), Owner("gpu", 8 * MS))
+
+
+def test_a_line_that_may_give_nothing_back_is_the_cause_and_promises_nothing() -> None:
+    loss = of_step(step(NORMS, *LAUNCHING), 0.3)
+    assert loss is not None and not loss.sure
+    assert (loss.owner, loss.idle_ns) == (NORMS, 4 * MS), "its wait and its own launches, not those of the loop"
+    period = Period(25 * MS, 25 * MS)
+    assert loss_text.headline(loss, period) == "A line of Python leaves the GPU idle 4.0 of every 25.0 ms"
+    said = "what a change there saves is not sure: 0 to 6.0 ms (predicted)"
+    assert loss_text.sentence(loss, period) == (
+        f"train.py:61 (Tensor.item) leaves the GPU idle 4.0 of every 25.0 ms; {said}"
+    )
+    assert loss_text.details(loss, period) == f"train.py:61: {said}"
+
+
+@pytest.mark.parametrize(
+    ("owner", "busy"),
+    [
+        pytest.param(replace(NORMS, recoverable_ns=MS), 0.3, id="4 % of the step, which may be nothing"),
+        pytest.param(replace(NORMS, locations=()), 0.3, id="nobody knows its line"),
+        pytest.param(replace(NORMS, low_ns=None, recoverable_ns=None), 0.3, id="not replayed"),
+        pytest.param(replace(NORMS, locations=(Location("train.py", 70),), owned_ns=0), 0.3, id="the GPU never idled"),
+    ],
+)
+def test_launch_bound_remains_where_no_line_sticks_out(owner: Owner, busy: float) -> None:
+    assert kind(step(owner, *LAUNCHING), busy) == "launch"
+
+
+def test_of_two_causes_it_is_the_one_that_most_likely_gives_back_more() -> None:
+    sure = Owner("host_line", 2 * MS, (Location("train.py", 70),), None, None, None, 3 * MS, 2 * MS, 4 * MS)
+    loss = of_step(step(sure, NORMS, *LAUNCHING), 0.3)
+    assert loss is not None and loss.owner == NORMS
+    larger = replace(sure, recoverable_ns=4 * MS)
+    assert of_step(step(NORMS, larger, *LAUNCHING), 0.3) == Loss(larger), "of equal ones the one that is sure"
+
+
+def test_launches_for_one_tensor_after_the_other_are_no_limit_of_the_loop() -> None:
+    launches = replace(ITS_LAUNCHES, recoverable_ns=3 * MS, low_ns=0, high_ns=4 * MS)
+    facts = replace(
+        loop(LAUNCHES, launches, Owner("backward", 6 * MS), Owner("gpu", 8 * MS)), stalls=(), gpu_busy_share=0.3
+    )
+    assert verdict.headline(facts) == "A line of Python leaves the GPU idle 3.0 of every 25.0 ms"
+    assert verdict.nothing((), facts) == (
+        "train.py:61 (a launch per tensor) leaves the GPU idle 3.0 of every 25.0 ms; "
+        "what a change there saves is not sure: 0 to 4.0 ms (predicted)."
+    )
+    assert verdict.beside((), facts) == "train.py:61: what a change there saves is not sure: 0 to 4.0 ms (predicted)."
+
+
+def test_an_optimizer_that_goes_tensor_by_tensor_is_no_limit_of_the_loop_either() -> None:
+    slow = Owner(
+        "optimizer", 6 * MS, (Location("train.py", 90),), "AdamW.step", None, None, 5 * MS, 3 * MS, 6 * MS, "replayed",
+        "all tensors taken at once",
+    )  # fmt: skip
+    loss = of_step(step(slow, Owner("launch", 11 * MS), Owner("gpu", 8 * MS)), 0.3)
+    assert loss is not None and loss_text.sentence(loss, Period(25 * MS, 25 * MS)) == (
+        "The optimizer (train.py:90) leaves the GPU idle 6.0 of every 25.0 ms; "
+        "with all tensors taken at once a step takes 20.0 ms (predicted)"
+    )
+
+
+def test_a_promise_of_which_less_than_half_is_sure_has_its_range() -> None:
+    loss = Loss(replace(COLLECT, owned_ns=9 * MS, recoverable_ns=8 * MS, low_ns=3 * MS, high_ns=10 * MS))
+    assert loss_text.sentence(loss, Period(25 * MS, 25 * MS)).endswith(
+        "without it a step takes 17.0 ms (15.0 to 22.0, predicted)"
+    )
+    surer = Loss(replace(loss.owner, low_ns=4 * MS))
+    assert loss_text.sentence(surer, Period(25 * MS, 25 * MS)).endswith("without it a step takes 17.0 ms (predicted)")
+
+
 # -------------------------------------------------------------------------------------------------------- its words
 
 PERIOD = Period(151 * MS, 160 * MS)

@@ -185,9 +185,8 @@ def test_bugs_planted_into_a_patch_of_plain_torch_that_is_not_proved_are_caught(
         changed = replace(patch, files=(replace(main, after=main.after.replace(old, new)),))
         return PatchedVersion(changed, name, None, 10)
 
-    drain = b"        record_loss()\n"
-    last = main.after.rindex(drain)
-    forgotten = main.after[:last] + main.after[last:].replace(drain, b"", 1)
+    last = main.after.rindex(b"        for loss_value")
+    forgotten = main.after[:last] + main.after[main.after.index(b"        print(", last) :]
     found = session(
         path,
         PatchedVersion(patch, "right", None, 10),

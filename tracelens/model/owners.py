@@ -120,6 +120,8 @@ class Owner:
     """Ids of levers."""
     profiler_ns: int = 0
     """How much of `owned_ns` went to rows that the profiler recorded, and is not there without it."""
+    of_one_line: bool = False
+    """Of launches: whether all of them are made at the first of its lines."""
 
     @property
     def is_gpu_work(self) -> bool:

@@ -1,8 +1,9 @@
 """The largest loss of a step: what verdict and headline are about, whatever limits the loop.
 
 In: the Owners of a step. Out: a `Loss`, or None where no owner is known. What gives back most when it is removed comes
-first; without a replay, what owns most. Waits that pay only together are one loss, and so is all that issues work.
-"Launch-bound" is the answer only where no line, loader or allocator call fills the gaps.
+first, by the middle of its range: where that begins at nothing it is the cause all the same, and nothing is promised.
+Without a replay it is what owns most. Waits that pay only together are one loss, and so is all that issues work.
+"Launch-bound" is the answer only where no line, loader or allocator call fills the gaps or most likely gives time back.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from tracelens.model import ISSUING_KINDS, Location, Owner, OwnerKind, Owners
 
 REMOVABLE: tuple[OwnerKind, ...] = ("wait", "copy", "host_line", "dataloader", "allocator")
 BUSY: tuple[OwnerKind, ...] = ("gpu", "communication", "copy")
+OF_A_LINE: tuple[OwnerKind, ...] = ("wait", "copy", "host_line", "allocator", "launch")
+"""Without their line there is nothing to look at."""
 
 MOST_BUSY = 0.9
 """A GPU that is busier than this limits the loop itself."""
@@ -22,12 +25,15 @@ MOST_BUSY_WHEN_LAUNCHING = 0.8
 LEAST_ISSUING_SHARE = 0.2
 """Of the step. Issuing less than this leaves the GPU no time to speak of."""
 LEAST_OWNED_SHARE = 0.05
+"""Of the step: what owns less, or gives back less without being sure, is no cause to speak of."""
 LEAST_RECOVERABLE_SHARE = 0.02
 """Of the step: what is below drowns in the variation between two runs."""
 LEAST_BESIDE_SHARE = 0.1
 """Of a step on the CPU: what holds less is no answer where forward, backward and optimizer hold the rest."""
 LEAST_CERTAIN_SHARE = 0.01
 """Of the step, at the low end of the range."""
+MOSTLY_SURE = 0.5
+"""Of the middle: with a lower end below it the range is said, because the promise is that end."""
 FEWEST_LAUNCHES = 50
 """Per step, as the detector of many short kernels has it: fewer are not what makes the host slow."""
 MOSTLY = 0.6
@@ -62,6 +68,13 @@ class Loss:
     """On a CPU: whether forward, backward or optimizer holds more."""
     blocked_ns: int | None = None
     """Per step, of waits and copies that Python waits for: how long it is blocked at their lines."""
+    idle_ns: int | None = None
+    """Per step, of a loss that may give nothing back: how long the GPU idles for all that its line does."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether a gain is promised: else the low end of its range is next to nothing, and only the cause is told."""
+        return self.idle_ns is None
 
     @property
     def ns(self) -> int:
@@ -76,7 +89,7 @@ class Loss:
     @property
     def observed_ns(self) -> int:
         """Per step, what was seen of it and not what its end gives back: blocked time, else the time that it owns."""
-        return self.blocked_ns or self.owner.owned_ns
+        return self.idle_ns or self.blocked_ns or self.owner.owned_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +111,9 @@ def largest(owners: Owners | None, step: StepFacts) -> Loss | None:
     least_ns = (LEAST_OWNED_SHARE if issuing else LEAST_RECOVERABLE_SHARE) * step.step_ns
     removable = [Loss(owner, _count(owner)) for owner in owners.owners if _pays(owner, owners, step)]
     removable += _waits_together(owners, step)
-    best = max(removable, key=lambda loss: loss.ns, default=None)
-    if best is not None and best.ns >= least_ns:
+    sure = [loss for loss in removable if loss.ns >= least_ns]
+    best = max([*sure, *_unsure(owners, step)], key=lambda loss: loss.ns, default=None)  # of equal ones the sure one
+    if best is not None:
         return best
     if step.gpu_busy_share >= MOST_BUSY:
         return _longest(Loss(owner) for owner in owners.owners if owner.kind in BUSY and not owner.locations)
@@ -152,13 +166,41 @@ def _longest(losses: Iterable[Loss]) -> Loss | None:
 
 def _pays(owner: Owner, owners: Owners, step: StepFacts) -> bool:
     """Whether removing it gives something back for certain; without a replay, whether it fills the gaps."""
-    if owner.kind not in REMOVABLE:
-        return False
     if owner.recoverable_ns is not None:
         if owner.low_ns is None:
             return _is_large(owner.recoverable_ns, step)
         return owner.low_ns >= LEAST_CERTAIN_SHARE * step.step_ns
-    return step.gpu_busy_share < MOST_BUSY and owner == owners.gap_filler()
+    return owner.kind in REMOVABLE and step.gpu_busy_share < MOST_BUSY and owner == owners.gap_filler()
+
+
+def _unsure(owners: Owners, step: StepFacts) -> list[Loss]:
+    """Lines, and what else has a name, that most likely give back a part of the step that is worth naming, and may give
+    back nothing. Beside a busy GPU that is no cause, nor is it at a line where the GPU was not seen to idle."""
+    losses = [
+        Loss(owner, _count(owner), idle_ns=_idle_at_its_line(owner, owners))
+        for owner in owners.owners
+        if owner.low_ns is not None
+        and owner.low_ns < LEAST_CERTAIN_SHARE * step.step_ns
+        and (owner.recoverable_ns or 0) >= LEAST_OWNED_SHARE * step.step_ns
+        and (owner.locations or owner.kind not in OF_A_LINE)
+        and owner.reason is None
+    ]
+    seen_ns = LEAST_RECOVERABLE_SHARE * owners.wall_ns
+    return [loss for loss in losses if step.gpu_busy_share < MOST_BUSY and (loss.idle_ns or 0) >= seen_ns]
+
+
+def _idle_at_its_line(owner: Owner, owners: Owners) -> int:
+    """Waiting, launching and Python of one line are owners of their own: what they own together. Of launches only
+    those that are all made there."""
+    if owner.kind not in OF_A_LINE:
+        return owner.owned_ns
+    lines = {(place.path, place.line) for place in (owner.locations if _count(owner) > 1 else owner.locations[:1])}
+    there = [one for one in owners.owners if one.kind in OF_A_LINE and one.locations and one.reason is None]
+    return sum(
+        one.owned_ns
+        for one in there
+        if (one.locations[0].path, one.locations[0].line) in lines and (one.kind != "launch" or one.of_one_line)
+    )
 
 
 def _known(owner: Owner) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tracelens import units
 from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
-from tracelens.schemes.loss import MOST_BUSY, Loss, Period
+from tracelens.schemes.loss import MOST_BUSY, MOSTLY_SURE, OF_A_LINE, Loss, Period
 from tracelens.schemes.wording import place, places, step
 from tracelens.units import LEAST_COPIES_SHARE, kernels_and_copies, known_by, step_ms
 
@@ -31,6 +32,7 @@ _KINDS: Mapping[OwnerKind, str] = {
 _ONE = {"wait": say("a wait"), "copy": say("a copy")}
 _ALL_COPIES = say("copies that nothing hides")
 _OF_TRAINING = say("the training's own work")
+_LINE = say("a line of Python")
 
 
 def headline(loss: Loss, period: Period) -> str:
@@ -59,6 +61,8 @@ def sentence(loss: Loss, period: Period) -> str:
 def clause(loss: Loss, period: Period) -> str:
     """'train.py:61 (gc.collect) takes 31.0 ms of every 58.4 ms step; without it a step takes 27.4 ms (predicted)'."""
     text: str = _takes(subject(loss), loss, period)
+    if not loss.sure:
+        return say("{loss}; {rest}", loss=text, rest=_not_sure(loss, period))
     if not loss.returns:
         return say("{loss} ({part})", loss=text, part=_part(loss, period))
     if 0 < loss.ns < period.step_ns:
@@ -69,11 +73,12 @@ def clause(loss: Loss, period: Period) -> str:
 def details(loss: Loss, period: Period) -> str:
     """What the headline leaves out: 'train.py:61: 53 % of the step', 'Without it a step takes 27.4 ms (predicted)'."""
     owner = loss.owner
-    where = place(owner.locations[0]) if owner.locations and owner.kind != "launch" else ""
+    one_line = owner.kind != "launch" or not loss.sure
+    where = place(owner.locations[0]) if owner.locations and one_line else ""
     if not loss.returns:
         text = _part(loss, period)
         return say("{where}: {text}", where=where, text=text) if where else text
-    text = _rest(loss, max(period.step_ns - loss.ns, 0), period.step_ns)
+    text = _rest(loss, max(period.step_ns - loss.ns, 0), period.step_ns) if loss.sure else _not_sure(loss, period)
     return say("{where}: {text}", where=where, text=text) if where else capital(text)
 
 
@@ -85,10 +90,20 @@ def _part(loss: Loss, period: Period) -> str:
     return say("{owned} of {step}", owned=step(_observed_ns(loss, period), period.step_ns), step=whole)
 
 
+def _not_sure(loss: Loss, period: Period) -> Message:
+    """A range that begins at nothing: no gain is promised, and none is denied."""
+    low, high = (units.step_ms(ns or 0, period.step_ns) for ns in (loss.owner.low_ns, loss.owner.high_ns))
+    return say("what a change there saves is not sure: {low} to {high} ms (predicted)", low=low, high=high)
+
+
 def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
     known = known_by(loss.owner.evidence or "replayed")
-    rest = step(rest_ns, min(rest_ns, base_ns))
-    return say("{without} a step takes {rest} ({known})", without=_without(loss), rest=rest, known=known)
+    told = {"without": _without(loss), "rest": step(rest_ns, min(rest_ns, base_ns)), "known": known}
+    low, high = loss.owner.low_ns, loss.owner.high_ns
+    if low is None or high is None or low >= MOSTLY_SURE * loss.ns:
+        return say("{without} a step takes {rest} ({known})", **told)
+    best, worst = (units.step_ms(max(base_ns - ns, 0), min(rest_ns, base_ns)) for ns in (high, low))
+    return say("{without} a step takes {rest} ({best} to {worst}, {known})", **told, best=best, worst=worst)
 
 
 def _told_in_ms(loss: Loss, period: Period) -> bool:
@@ -97,7 +112,7 @@ def _told_in_ms(loss: Loss, period: Period) -> bool:
 
 def _observed_ns(loss: Loss, period: Period) -> float:
     """On the one step time that is told."""
-    observed_ns = loss.observed_ns if loss.blocked_ns else loss.owner.owned_ns * period.step_ns / max(period.wall_ns, 1)
+    observed_ns = loss.observed_ns if loss.blocked_ns else loss.observed_ns * period.step_ns / max(period.wall_ns, 1)
     return min(observed_ns, period.step_ns)
 
 
@@ -114,7 +129,7 @@ def _takes(who: str, loss: Loss, period: Period) -> str:
         )
     taken_ns = _observed_ns(loss, period)
     told = {"who": who, "taken": step_ms(taken_ns, base_ns), "step": step(base_ns, base_ns)}
-    if loss.owner.kind in ISSUING_KINDS and period.has_gpu:
+    if (loss.owner.kind in ISSUING_KINDS and period.has_gpu) or (loss.owner.kind in OF_A_LINE and not loss.sure):
         return say_count(
             "{who} leaves the GPU idle {taken} of every {step}",
             "{who} leave the GPU idle {taken} of every {step}",
@@ -152,9 +167,8 @@ def subject(loss: Loss) -> str:
     where = place(owner.locations[0]) if owner.locations and not loss.of_training else ""
     if owner.kind in ("wait", "copy"):
         return _waits(loss, places(owner.locations))
-    if loss.launches is not None:
-        text = say("{launches} kernel launches per step", launches=f"{loss.launches:,.0f}")
-        return say("{text} (most at {where})", text=text, where=where) if where else text
+    if owner.kind == "launch" and not loss.of_training:
+        return _launching(loss, where)
     if loss.of_training or owner.kind in _KINDS:
         name = (
             _OF_TRAINING
@@ -165,11 +179,19 @@ def subject(loss: Loss) -> str:
         )
         if owner.kind == "allocator" and where:
             return say("{where} ({name})", where=where, name=name)
-        if owner.kind == "launch" and where:
-            return say("{text} (most at {where})", text=name, where=where)
         return say("{name} ({where})", name=name, where=where) if where else name
     called = f"{where} ({owner.callee})" if where and owner.callee else where or owner.callee
     return called or say("Python between the launches")
+
+
+def _launching(loss: Loss, where: str) -> str:
+    """'1,240 kernel launches per step (most at model.py:31)'; at one line 'train.py:61 (a launch per tensor)'."""
+    if not loss.sure:
+        return say("{where} ({name})", where=where, name=say("a launch per tensor"))
+    text = _KINDS["launch"]
+    if loss.launches is not None:
+        text = say("{launches} kernel launches per step", launches=f"{loss.launches:,.0f}")
+    return say("{text} (most at {where})", text=text, where=where) if where else text
 
 
 def _waits(loss: Loss, where: str) -> str:
@@ -189,19 +211,18 @@ def _names(loss: Loss) -> Sequence[str]:
     owner = loss.owner
     if loss.of_training:
         return (_OF_TRAINING,)
-    if _all_copies(loss):
-        return (_ALL_COPIES,)
+    if not loss.sure and loss.count == 1 and owner.kind in OF_A_LINE:
+        return (_LINE,)
     if owner.kind in ("wait", "copy"):
-        return (_several(loss) if loss.count > 1 else _ONE[owner.kind],)
+        return (_ALL_COPIES if _all_copies(loss) else _several(loss) if loss.count > 1 else _ONE[owner.kind],)
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
         return (*called, say("{launches} launches", launches=launches) if launches else _KINDS[owner.kind])
-    line = say("a line of Python")
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
-        return (line if at_a_line else say("Python between the launches"), say("Python"))
-    return (_called(owner), _called(owner).rpartition(".")[2], line)
+        return (_LINE if at_a_line else say("Python between the launches"), say("Python"))
+    return (_called(owner), _called(owner).rpartition(".")[2], _LINE)
 
 
 def _called(owner: Owner) -> str:

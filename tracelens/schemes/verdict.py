@@ -149,7 +149,7 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
         return bounded(say("No lever could be judged: {missing}", missing=unjudged.missing), unjudged.hint)
     if loss is None:
         return _limit_alone(schemes, facts)
-    if loss.owner.kind in LIMIT_OF:
+    if loss.owner.kind in LIMIT_OF and not loss.returns:
         return _limited(loss, unjudged, facts)
     text = loss_text.sentence(loss, _period(facts))
     return bounded(text, *_beside(loss, unjudged, schemes), "")
@@ -166,7 +166,7 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
         return _beside_on_the_cpu(loss, facts)
     kind, unjudged = loss.owner.kind, _not_judged(facts)
     said = [] if kind == "gpu" else [loss_text.details(loss, _period(facts))]
-    limit = LIMIT_OF.get(kind) or ("loader" if kind == "dataloader" and not loss.returns else None)
+    limit = None if loss.returns else "loader" if kind == "dataloader" else LIMIT_OF.get(kind)
     if limit is not None:
         said.append(say("What might help: {helps}", helps=helps_against(limit, facts)[1]))
     if unjudged is not None and unjudged.detector == "steps":
@@ -274,7 +274,7 @@ def _largest(facts: Facts) -> Loss | None:
 
 def _with_blocked(loss: Loss, ended: Sequence[str], facts: Facts) -> Loss:
     """With the time that Python is blocked at the lines of these Stalls, as their lines on every page have it."""
-    if loss.owner.kind not in ("wait", "copy") or loss.owner.is_gpu_work:
+    if loss.owner.kind not in ("wait", "copy") or loss.owner.is_gpu_work or not loss.sure:
         return loss
     waits = _waits(facts)
     lines = {(at.path, at.line) for stall in waits if stall.id in ended and (at := stall.location) is not None}

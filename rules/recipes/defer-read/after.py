@@ -20,14 +20,12 @@ def main():
         pending_losses.append(loss.detach().clone())
         # one line every five batches
         if (step + 1) % 5 == 0:
-            if pending_losses:
-                for loss_value in torch.stack(pending_losses).tolist():
-                    running += loss_value  # fires
-                pending_losses.clear()
+            for loss_value in pending_losses:
+                running += loss_value.item()  # fires
+            pending_losses.clear()
             print(f"step {step + 1}: loss {running / (step + 1):.6f}")
-    if pending_losses:
-        for loss_value in torch.stack(pending_losses).tolist():
-            running += loss_value
+    for loss_value in pending_losses:
+        running += loss_value.item()
     print(f"mean loss {running / len(batches):.6f}")
 
     for inputs in batches:

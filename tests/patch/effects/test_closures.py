@@ -42,7 +42,7 @@ def test_what_a_list_of_lists_gets_is_found_and_who_asked_is_told() -> None:
     memory.write(inner, ANY_KEY, {_list(memory, "empty")})
     assert not memory.waiting, "nothing that counts"
     memory.write(inner, ANY_KEY, {one})
-    assert list(memory.waiting) == [unit]
+    assert list(memory.waiting.units) == [unit]
     assert memory.found(outer, LISTS, unit) == memory.found(inner, LISTS, unit) == {one}
 
 
@@ -55,7 +55,7 @@ def test_one_object_in_the_place_of_many_ends_what_led_through_them() -> None:
     assert memory.found(outer, LISTS, unit) == {_instance(memory, 1)}
     memory.write(inner, ANY_KEY, {_instance(memory, 2), _instance(memory, 3)})
     assert memory.content(inner, ANY_KEY) == {MANY}
-    assert list(memory.waiting) == [unit]
+    assert list(memory.waiting.units) == [unit]
     assert memory.found(outer, LISTS, unit) == frozenset()
     memory.write(outer, ANY_KEY, {_instance(memory, 4)})
     assert memory.found(outer, LISTS, unit) == {_instance(memory, 4)}

@@ -98,6 +98,9 @@ UNUSUAL = {
     "import warnings\nwarnings.catch_warnings(record=True)": "`catch_warnings` that keeps the warnings",
     "K = type('K', (), {'h': h})": "`type` with three arguments",
     "self.__dict__.update(kw)": "`__dict__.update`",
+    "import os\nos._exit(1)": "`os._exit`",
+    "from os import abort": "`os.abort`",
+    "import rich.traceback as r\nr.install(show_locals=True)": "`rich.traceback`",
 }
 
 

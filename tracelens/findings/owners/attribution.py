@@ -218,6 +218,7 @@ class _Owned:
             callee,
             stall_id,
             self._reasons[reason] if reason >= 0 else None,
+            of_one_line=code == LAUNCH and int(columns.line[row]) >= 0,
         )
 
     def _locations(self, kind: int, line: int, share: _Share) -> tuple[Location, ...]:

@@ -26,6 +26,7 @@ from tracelens.patch.code.star_imports import brought, starred
 from tracelens.patch.code.survey import survey
 from tracelens.patch.effects import places
 from tracelens.patch.effects.file_effects import FileEffects, file_effects
+from tracelens.patch.effects.project import Project
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 KEEP_COMMENT = re.compile(r"#\s*tracelens:\s*keep\b")
@@ -86,7 +87,7 @@ class SourceFile:
     @cached_property
     def names(self) -> FileNames:
         stars = starred(self.module)
-        return survey(self.module, brought(stars, self.effects.project, self.path) if stars else {})
+        return survey(self.module, brought(stars, self.project, self.path) if stars else {})
 
     @cached_property
     def effects(self) -> FileEffects:
@@ -94,16 +95,22 @@ class SourceFile:
         return file_effects(self.root, self.entry, self.path, self.text)
 
     @cached_property
+    def project(self) -> Project:
+        """The project's files, with this one's text."""
+        known = self.effects.project
+        return known if known.changed.get(self.path) == self.text else Project(self.root, {self.path: self.text})
+
+    @cached_property
     def others(self) -> tuple[Path, ...]:
         """The project's files whose functions can be behind a call in this one."""
         started = [] if self.entry is None else [self.entry]
-        return self.effects.project.imported(self.path, *started)
+        return self.project.imported(self.path, *started)
 
     @cached_property
     def trees(self) -> Mapping[Path, ast.Module]:
         """This file, the script that was started and all that they import of the project, parsed."""
         paths = dict.fromkeys((self.path, *([] if self.entry is None else [self.entry]), *self.others))
-        files = (self.effects.project.file(path) for path in paths)
+        files = (self.project.file(path) for path in paths)
         return {file.path: file.tree for file in files if file is not None and file.tree is not None}
 
     @cached_property
@@ -205,11 +212,12 @@ class SourceFile:
         return self.text[self.line_start(line) : self.span(statement)[0]]
 
     def place(self, node: cst.CSTNode) -> places.Span:
-        """Where a node stands, as Python's parser counts: columns in bytes."""
+        """Where `effects` has a node, as Python's parser counts: columns in bytes."""
         first, last = self.line(node), self.last_line(node)
         start, end = self.span(node)
         before = self.text[self.line_start(first) : start], self.text[self.line_start(last) : end]
-        return places.Span(first, len(before[0].encode()), last, len(before[1].encode()))
+        place = places.Span(first, len(before[0].encode()), last, len(before[1].encode()))
+        return self.effects.place(self.text, place)
 
     def kept_by_comment(self, node: cst.CSTNode) -> bool:
         """Whether `# tracelens: keep` stands on one of the node's lines or alone on the line above."""

@@ -41,7 +41,8 @@ def name_of(facts: LoopFacts, run: StatementRun) -> str:
     parts = [part for statement in run.statements for part in walk(statement)]
     logs = any(written(statement, facts.names) & {OUTPUT, FILES} for statement in run.statements)
     verb = "check" if any(part in facts.guards for part in parts) else "log" if logs else "record"
-    captures = sorted((c for c in run.captures if c.read and not _is_deed(c)), key=lambda c: c.read in _MAYBE_READS)
+    reading = (c for c in run.captures if c.read and not _is_deed(c))
+    captures = sorted(reading, key=lambda c: (c.read in _MAYBE_READS, "loss" not in c.name))
     reads = (_READ_SUFFIX.sub("", capture.name).strip("_") for capture in captures)
     noun = next((r for r in reads if r != "value" and FEWEST_NOUN_LETTERS <= len(r) <= MOST_NOUN_LETTERS), "results")
     return f"{verb}_{noun}"

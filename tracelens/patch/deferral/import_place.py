@@ -65,7 +65,7 @@ def _key(statement: cst.CSTNode) -> tuple[bool, str]:
 
 
 def _is_of_project(source: SourceFile, statement: cst.CSTNode) -> bool:
-    project = source.effects.project
+    project = source.project
     return any(project.module(name, dots, source.path) is not None for name, dots in _modules(statement))
 
 

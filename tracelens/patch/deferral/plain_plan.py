@@ -1,4 +1,4 @@
-"""Which plans need no helper: their values wait in a list of detached tensors, read by one `torch.stack(…).tolist()`.
+"""Which plans need no helper: their values wait in a list of detached tensors, which is read value by value.
 
 In: a `Deferral`. Out: a `PlainPlan`, or None where the runtime has to look at values, or at how the loop is left, while
 the script runs. Nothing wraps the loop's iterator here, so what waits when an exception leaves the loop is gone:
@@ -7,27 +7,25 @@ the script runs. Nothing wraps the loop's iterator here, so what waits when an e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, meets, rebound, targets, walk, written
-from tracelens.patch.code.naming import unused_name
+from tracelens.messages import say
+from tracelens.patch.code.names import walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
-from tracelens.patch.deferral import bar_texts, shared_arrays, value_types
-from tracelens.patch.deferral.captures import Capture, counts, is_rate
+from tracelens.patch.deferral import bar_texts, joined_runs, long_loops, shared_arrays, value_types
+from tracelens.patch.deferral.captures import Capture, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.proof import judged
-from tracelens.patch.deferral.waiting import changed_by
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import bars, stream_order
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import head
 
-_ENDLESS = words("range count cycle repeat iter")
-"""Loops over these may run for all steps of a training, in which a list that is read after the loop grows."""
+_RAISES = say("it may raise, some batches later than it does now")
+"""What the effects say of a check that would wait: it may do so for some batches, and not till the loop ends."""
 _OF_TENSORS = words("item tolist")
 """Kinds of reads that a number does not have."""
 _JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
@@ -39,7 +37,7 @@ class PlainPlan:
 
     deferral: Deferral
     runs: tuple[StatementRun, ...]
-    """One for each list: statements that share results are together, at the place of the last of them."""
+    """One for each list: the statements of a loop are together, at the place of the last of them, where they can be."""
     lost: frozenset[str]
     texts: bool = False
     """Nothing waits: the text of a bar is set in fewer batches, of what these have."""
@@ -47,12 +45,12 @@ class PlainPlan:
     @property
     def rates(self) -> tuple[str, ...]:
         """Learning rates that are kept, and taken for numbers."""
-        return self._told(lambda one, facts: not one.read and not _is_number(one, facts) and is_rate(one.value, facts))
+        return self._told(lambda one, facts: not (one.read or self._counts(one)) and is_rate(one.value, facts))
 
     @property
     def numbers(self) -> tuple[str, ...]:
         """Other values that are kept as they are, and taken for numbers or texts."""
-        return self._told(lambda one, facts: not (one.read or _is_number(one, facts) or is_rate(one.value, facts)))
+        return self._told(lambda one, facts: not (one.read or self._counts(one) or is_rate(one.value, facts)))
 
     @property
     def whole(self) -> tuple[str, ...]:
@@ -66,6 +64,9 @@ class PlainPlan:
     def assumed(self) -> tuple[str, ...]:
         """Values that are taken for tensors because of their `item()`, which arrays have, too."""
         return self._told(lambda one, facts: bool(one.read) and not value_types.is_tensor(one.value, facts))
+
+    def _counts(self, capture: Capture) -> bool:
+        return _is_number(capture, self.deferral)
 
     def _told(self, asked: Callable[[Capture, LoopFacts], bool]) -> tuple[str, ...]:
         if self.texts:
@@ -88,6 +89,7 @@ class PlainPlan:
             self.lost
             or self.whole
             or self.deferral.bar is not None
+            or any(reason.text == _RAISES for reason in judged(self.deferral).reasons)
             or any(bars.moves_bar(facts, statement) for statement in moved)
         ):
             return True
@@ -96,9 +98,7 @@ class PlainPlan:
             return False
         if places.measured:
             return True
-        calls = (part for part in walk(head(facts.loop)) if isinstance(part, cst.Call))
-        endless = any(dotted(call.func).rpartition(".")[2] in _ENDLESS for call in calls)
-        return isinstance(facts.loop, cst.While) or endless
+        return long_loops.may_be_endless(facts)
 
 
 def plain_plan(deferral: Deferral) -> PlainPlan | None:
@@ -113,8 +113,8 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
         return None  # within a line
     if bar_texts.is_text_alone(deferral):
         return PlainPlan(deferral, deferral.runs, frozenset(), texts=True)
-    runs = [_joined(deferral, [_typed(facts, run) for run in group]) for group in _sharing(deferral)]
-    kept = [run for run in runs if run is not None and all(_fits(facts, capture) for capture in run.captures)]
+    runs = joined_runs.lists(deferral)
+    kept = [run for run in runs if run is not None and all(_fits(deferral, capture) for capture in run.captures)]
     read = all(any(capture.read for capture in run.captures) for run in kept)
     if len(kept) < len(runs) or not read:
         return None
@@ -161,99 +161,11 @@ def _in_every_kth(facts: LoopFacts, node: cst.CSTNode) -> bool:
     return len(tests) == 1 and any(isinstance(part, cst.Modulo) for part in walk(tests[0]))
 
 
-# ------------------------------------------------------------------------------------------- runs of one list
-
-
-def _sharing(deferral: Deferral) -> list[list[StatementRun]]:
-    """The runs, those together that touch the same results and so keep their order."""
-    groups: list[tuple[frozenset[str], list[StatementRun]]] = []
-    for run in deferral.runs:
-        keys = _keys(deferral, run)
-        meeting = [group for group in groups if meets(group[0], keys)]
-        joined = [*(one for _, runs in meeting for one in runs), run]
-        groups = [group for group in groups if group not in meeting]
-        groups.append((keys.union(*(group[0] for group in meeting)), joined))
-    return [sorted(runs, key=deferral.runs.index) for _, runs in groups]
-
-
-def _keys(deferral: Deferral, run: StatementRun) -> frozenset[str]:
-    facts = deferral.facts
-    touched = frozenset(name for statement in run.statements for name in facts.touched(statement))
-    changed = frozenset(name for statement in run.statements for name in changed_by(facts, statement))
-    results = frozenset(name for name in touched | changed if meets(frozenset({name}), deferral.state))
-    return facts.aliases(results & deferral.state) | results
-
-
-def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | None:
-    """Runs as one, at the place of the last; None where what the others keep could be another value by then."""
-    if len(runs) == 1:
-        return runs[0]
-    facts = deferral.facts
-    block = facts.source.parent(runs[0].statements[0])
-    if any(facts.source.parent(run.statements[0]) is not block for run in runs) or not isinstance(
-        block, (cst.IndentedBlock, cst.Module)
-    ):
-        return None
-    own = {statement for run in runs for statement in run.statements}
-    body = list(block.body)
-    first = next(n for n, node in enumerate(body) if node is runs[0].statements[0])
-    last = next(n for n, node in enumerate(body) if node is runs[-1].statements[-1])
-    between = [node for node in body[first : last + 1] if node not in own]
-    inside = {part for node in between for part in walk(node)}
-    if any(isinstance(part, _JUMPS) for part in inside) or any(drain in inside for drain in deferral.drains):
-        return None
-    captures: dict[str, Capture] = {}
-    for run in runs:
-        for capture in run.captures:
-            early = run is not runs[-1] and not _stays_the_same(capture, between)
-            _add(captures, facts, _taken_early(captures, facts, capture, run) if early else capture)
-    return StatementRun(tuple(node for run in runs for node in run.statements), tuple(captures.values()))
-
-
-def _taken_early(captures: dict[str, Capture], facts: LoopFacts, capture: Capture, run: StatementRun) -> Capture:
-    """The value as it is where its own statement stands: what follows there may change it, as a step a parameter."""
-    taken = {name for one in captures.values() for name in (one.name, one.early)}
-    name = unused_name(f"kept_{capture.name.removesuffix('_value')}", facts.taken, taken)
-    return replace(capture, at=run.statements[-1], early=name)
-
-
-def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> None:
-    for name, known in captures.items():
-        if (known.text, known.read, known.at) == (capture.text, capture.read, capture.at):
-            captures[name] = replace(known, nodes=(*known.nodes, *capture.nodes))
-            return
-    name = unused_name(capture.name, captures, facts.taken) if capture.name in captures else capture.name
-    captures[name] = replace(capture, name=name)
-
-
-def _stays_the_same(capture: Capture, between: Sequence[cst.CSTNode]) -> bool:
-    """Whether a value can be taken after some statements as well as before them: a name that they leave alone.
-
-    A tensor is what its memory holds, which any call may change, and any store: whoever has it by another name.
-    """
-    value = capture.value
-    if not isinstance(value, cst.Name):
-        return False
-    parts = [part for node in between for part in walk(node)]
-    statements = [part for part in parts if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With))]
-    if any(value.value in rebound(part) for part in statements):
-        return False
-    return not capture.read or not any(_may_store(part) for part in (*parts, *statements))
-
-
-def _may_store(part: cst.CSTNode) -> bool:
-    """Whether the memory of some tensor may be another afterwards."""
-    if isinstance(part, (cst.Call, cst.AugAssign, cst.Del, cst.With)):
-        return True
-    return isinstance(part, (cst.Assign, cst.AnnAssign, cst.For)) and not all(
-        isinstance(target, cst.Name) for target in targets(part)
-    )
-
-
-def _fits(facts: LoopFacts, capture: Capture) -> bool:
+def _fits(deferral: Deferral, capture: Capture) -> bool:
     """Whether a value can wait in a list as it is: a tensor of one number, a number, or what may be one."""
+    facts = deferral.facts
     if not capture.read:
-        return _is_number(capture, facts) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
+        return _is_number(capture, deferral) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
     value, once = capture.value, len(capture.nodes) == 1
     tensor = value_types.is_tensor(value, facts) or (capture.read in _OF_TENSORS and not may_be_array(value, facts))
     known = {
@@ -302,8 +214,12 @@ def _copies(call: cst.Call, facts: LoopFacts) -> bool:
     return last == "detach" and value_types.has_own_memory(owner, facts)
 
 
-def _is_number(capture: Capture, facts: LoopFacts) -> bool:
-    return value_types.is_number(capture.value, facts)
+def _is_number(capture: Capture, deferral: Deferral) -> bool:
+    """Whether a value is a number for certain: by what is known of it, or as the count of the batches of a bar."""
+    facts, bar = deferral.facts, deferral.bar
+    number = bars.number_of(facts, bar) if bar is not None else None
+    own = number is not None and not number.splices and facts.source.code(capture.value) == number.name
+    return own or value_types.is_number(capture.value, facts)
 
 
 def _may_be_number(value: cst.BaseExpression, facts: LoopFacts) -> bool:
@@ -312,32 +228,10 @@ def _may_be_number(value: cst.BaseExpression, facts: LoopFacts) -> bool:
         known = list(value_types.values_of(value.value, facts))
         changed = value.value in facts.mutated | facts.tensors
         return bool(known) and not changed and all(one is not None and _may_be_number(one, facts) for one in known)
-    if value_types.is_number(value, facts) or _is_size(value):
+    if value_types.is_number(value, facts) or joined_runs.is_size(value):
         return True
     made = isinstance(value, (cst.Call, cst.Attribute, cst.BinaryOperation))
     return made and not value_types.is_tensor(value, facts)
-
-
-def _is_size(value: cst.BaseExpression) -> bool:
-    """Whether a value is written as one of the sizes of a tensor: `x.shape[0]`, `x.size()[0]`."""
-    of = value.value if isinstance(value, cst.Subscript) else None
-    made = of.func if isinstance(of, cst.Call) and not of.args else of
-    return isinstance(made, cst.Attribute) and made.attr.value == ("size" if made is not of else "shape")
-
-
-def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:
-    """A run in which what is a number, or counts as one does, is kept as it is, whatever it is used for."""
-    captures = (
-        replace(capture, read="") if value_types.is_number(capture.value, facts) or _counts(facts, capture) else capture
-        for capture in run.captures
-    )
-    return StatementRun(run.statements, tuple(captures))
-
-
-def _counts(facts: LoopFacts, capture: Capture) -> bool:
-    """Whether a value that is shown is a counter of the loop, `step += 1`, whatever it began with."""
-    shown = capture.read in ("formatted", "number") and isinstance(capture.value, cst.Name)
-    return shown and counts(cst.ensure_type(capture.value, cst.Name).value, facts)
 
 
 # ------------------------------------------------------------------------- what an exception would lose

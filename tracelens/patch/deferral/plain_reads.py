@@ -5,8 +5,8 @@ one function of the loop that is called there, whichever is shorter:
 
     pending_losses.append(loss.detach().clone())         pending_losses.append(loss.detach().clone())
     if len(pending_losses) == 10:                        if step % 100 == 0:
-        for loss_value in torch.stack(…).tolist():           log_loss()
-            total += loss_value                              print(step, total)
+        for loss_value in pending_losses:                    log_loss()
+            total += loss_value.item()                       print(step, total)
         pending_losses.clear()
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.patch.code.line_length import line_limit
+from tracelens.patch.code.names import key, variables, walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import bar_texts, loop_lines, one_device, value_types
@@ -39,9 +40,8 @@ _READS = {"item": ".item()", "tolist": ".tolist()", "numpy": ".cpu().numpy()"}
 """How a kept tensor, which has no graph, is read; by `item()` as well where it is formatted or converted."""
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
 """Names for one of the tensors of a list, of which a file has some already."""
-_MOST_LINES_TWICE = 2
-"""Statements of more lines are not written at two places."""
-_MOST_DRAINS_IN_PLACE = 1
+_MOST_LINES_IN_COPIES = 6
+"""Statements that are written at several places have no more lines than this, at all of them together."""
 
 
 def splices(plan: PlainPlan, every: int, unused: Unused) -> list[Splice]:
@@ -51,16 +51,38 @@ def splices(plan: PlainPlan, every: int, unused: Unused) -> list[Splice]:
         return bar_texts.splices(plan.deferral, every)
     runs = [DeferredFunction(facts, run, "", "").named() for run in plan.runs]
     lists = tuple(_List(unused(_list_name(facts, run)), run, facts) for run in runs)
-    writer = _Writer(plan, lists, every)
-    in_function = writer.in_function(unused)
+    in_function = _Writer(plan, lists, every).in_function(unused)
+    writer = _Writer(plan, tuple(map(_with_new_names, lists)), every)
     if not writer.may_stand_in_place():
         return in_function
     return min(writer.in_place(), in_function, key=lambda changes: sum(one.text.count("\n") for one in changes))
 
 
+def _with_new_names(one: _List) -> _List:
+    """The list with a name of its own for each value that the script has under a name: outside of a function the loop
+    over what waits would bind that name anew. As it is where a statement says the name itself."""
+    run, facts = one.run, one.facts
+    if any(_says_names(part) for statement in run.statements for part in walk(statement)):
+        return one
+    captures: list[Capture] = []
+    for capture in run.captures:
+        names = (name for statement in run.statements for name in variables(statement))
+        nodes = tuple(name for name in names if key(name) == capture.name)
+        taken = {other.name for other in (*run.captures, *captures)}
+        new = unused_name(f"{capture.name}_value", facts.taken, taken)
+        captures.append(capture if capture.nodes else replace(capture, name=new, nodes=nodes))
+    return replace(one, run=replace(run, captures=tuple(captures)))
+
+
 def _list_name(facts: LoopFacts, run: StatementRun) -> str:
     noun = name_of(facts, run).partition("_")[2]
     return f"pending_{noun}es" if noun.endswith("loss") else f"pending_{noun}"
+
+
+def _says_names(part: cst.CSTNode) -> bool:
+    """Whether a name could not be another one: it is shown, as in `f"{step=}"`, or bound within."""
+    shown = isinstance(part, cst.FormattedStringExpression) and part.equal is not None
+    return shown or isinstance(part, (cst.Lambda, cst.BaseComp, cst.FunctionDef, cst.NamedExpr))
 
 
 @dataclass(frozen=True)
@@ -106,19 +128,17 @@ class _List:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether each value is read by itself, where it is used: of tuples, which to take apart says less than it
-        saves, and of a single use where one shape and one type of all values are not known.
+        """Whether each value is read by itself, where it is used: of tuples, and of a single use.
 
         The first read waits for the GPU; the others find their numbers there, in some microseconds each.
         """
-        captures = self.run.captures
-        return len(captures) > 1 or (len(captures[0].nodes) == 1 and self.may_be_empty)
+        return len(self.run.captures) > 1 or len(self.run.captures[0].nodes) == 1
 
     @property
     def may_be_empty(self) -> bool:
         """Whether the list is read as well where nothing is in it: a stack of nothing is an error."""
-        captures = self.run.captures
-        return len(captures) > 1 or not self._stacks(captures[0])
+        alone = self.one_by_one and self._extended() is None
+        return alone or not self._stacks(self.run.captures[0])
 
     def _stacks(self, capture: Capture) -> bool:
         whole = capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
@@ -186,17 +206,15 @@ class _Writer:
         return self.source.module.default_indent
 
     def may_stand_in_place(self) -> bool:
-        """Whether the statements may stand where the lists are read: nobody else has their new names, and behind the
-        loop they are written once, but before it ends twice, which short ones may be."""
+        """Whether the statements may stand where the lists are read: nobody else has their new names, and they are
+        written behind the loop alone, or are short."""
         if any(not capture.nodes for one in self.lists for capture in one.run.captures):
             return False
-        places = len(self._drains()) + self.plan.reads_every_n
-        return not places or (places <= _MOST_DRAINS_IN_PLACE and all(map(self._is_short, self.lists)))
-
-    def _is_short(self, one: _List) -> bool:
-        statements = one.run.statements
+        copies = len(self._drains()) + self.plan.reads_every_n + 1
+        statements = [statement for one in self.lists for statement in one.run.statements]
         lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
-        return lines <= _MOST_LINES_TWICE and all(isinstance(node, cst.SimpleStatementLine) for node in statements)
+        simple = all(isinstance(node, cst.SimpleStatementLine) for node in statements)
+        return copies == 1 or (simple and copies * lines <= _MOST_LINES_IN_COPIES)
 
     def in_place(self) -> list[Splice]:
         """The statements at each place where the lists are read."""

@@ -34,8 +34,9 @@ from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.statements import Statements
 
-MAX_UNITS = 10_000
-"""Functions looked at, each again when what it reads grew; then the project is too large to be told."""
+MAX_LOOKS = 100_000
+"""Functions looked at, and their statements, each again when what it reads grew; then the project is too large to be
+told."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,18 +141,23 @@ class _Runner:
                 changes = -1
 
     def _look_at_waiting(self) -> None:
+        units, parts = self.memory.waiting.units, self.memory.waiting.parts
         while self.memory.waiting:
-            unit = next(iter(self.memory.waiting))
-            del self.memory.waiting[unit]
             self._looked_at += 1
-            if self._looked_at > MAX_UNITS:
+            if self._looked_at > MAX_LOOKS:
                 raise TooLarge
-            self._look_at(unit)
+            if units:
+                unit = next(iter(units))
+                del units[unit]
+                self._look_at(unit)
+            else:
+                part = next(iter(parts))
+                Statements(part.unit, part.frame, self.dispatch, self.project, alone=True).look_at(part)
 
     def _first(self, module: Module) -> None:
-        if module in self.memory.waiting and module not in self._ran:
+        if module in self.memory.waiting.units and module not in self._ran:
             self._ran.add(module)
-            del self.memory.waiting[module]
+            del self.memory.waiting.units[module]
             self._look_at(module)
 
     def _look_at(self, unit: Unit) -> None:

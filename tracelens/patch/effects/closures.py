@@ -1,6 +1,6 @@
 """What can be reached from an object through certain fields: kept up to date while memory grows, for all who ask.
 
-In: the fields of all objects, and each new object in one of them. Out: sets of objects, and units whose answer grew.
+In: the fields of all objects, and each new object in one of them. Out: sets of objects, and readers whose answer grew.
 Sets are the bits of whole numbers while they spread from an object to those that hold it: a project has thousands of
 objects that reach one another, and each would be gone through again whenever any of them got something.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from tracelens.patch.effects.objects import Object, Objects, Unit
+from tracelens.patch.effects.objects import Object, Objects, Reader
 
 
 class Search(NamedTuple):
@@ -27,11 +27,11 @@ class Closure:
         self,
         fields: Mapping[Object, Mapping[str, set[Object]]],
         goes_through: Callable[[Object, str], bool],
-        waiting: dict[Unit, None],
+        wake: Callable[[Iterable[Reader]], None],
     ) -> None:
         self._fields = fields
         self._goes_through = goes_through
-        self._waiting = waiting
+        self._wake_up = wake
         self._met: list[Object] = []
         """By the number of its bit, each object."""
         self._bits: dict[Object, int] = {}
@@ -40,15 +40,15 @@ class Closure:
         """By what is held, who leads to it."""
         self._masks: dict[Callable[[Object], bool], int] = {}
         self._sets: dict[int, Objects] = {}
-        self._units: dict[Object, dict[Callable[[Object], bool], set[Unit]]] = {}
+        self._readers: dict[Object, dict[Callable[[Object], bool], set[Reader]]] = {}
 
-    def found(self, start: Object, counts: Callable[[Object], bool], unit: Unit) -> Objects:
-        """What counts of all that is reached; the unit is looked at again when that changes."""
+    def found(self, start: Object, counts: Callable[[Object], bool], reader: Reader) -> Objects:
+        """What counts of all that is reached; the reader is looked at again when that changes."""
         if start not in self._reached:
             self._enter(start)
         if counts not in self._masks:
             self._masks[counts] = sum(self._bits[one] for one in self._met if counts(one))
-        self._units.setdefault(start, {}).setdefault(counts, set()).add(unit)
+        self._readers.setdefault(start, {}).setdefault(counts, set()).add(reader)
         chosen = self._reached[start] & self._masks[counts]
         known = self._sets.get(chosen)
         if known is None:
@@ -81,8 +81,8 @@ class Closure:
             one = waiting.pop()
             if self._reached.pop(one, None) is not None:
                 waiting += self._holders.get(one, ())
-                for units in self._units.get(one, {}).values():
-                    self._waiting.update(dict.fromkeys(units))
+                for readers in self._readers.get(one, {}).values():
+                    self._wake_up(readers)
 
     def _enter(self, start: Object) -> None:
         waiting, changed = [start], list[Object]()
@@ -122,6 +122,6 @@ class Closure:
                     self._wake(holder, reached & ~before)
 
     def _wake(self, start: Object, new: int) -> None:
-        for counts, units in self._units.get(start, {}).items():
+        for counts, readers in self._readers.get(start, {}).items():
             if new & self._masks[counts]:
-                self._waiting.update(dict.fromkeys(units))
+                self._wake_up(readers)

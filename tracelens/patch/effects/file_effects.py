@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
+from tracelens.patch.effects.blocking_copies import blocking, is_handed_to_project
 from tracelens.patch.effects.deeds import Deeds
 from tracelens.patch.effects.file_holders import FileHolders, NamedHolders
 from tracelens.patch.effects.file_text import FileText, stored_in_libraries
@@ -119,6 +120,19 @@ class FileEffects:
         answer = judge(analysis, question, self.started or self.path)
         answer = _with(_supposed(answer) if analysis.memory.limits.coarse else answer, hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
+
+    def place(self, text: str, place: Span) -> Span:
+        """Where in the text that is asked about here that is which stands at a place of another text with the same
+        effects."""
+        own = self.project.changed.get(self.path, text)
+        return place if own == text else blocking(text).place_in(blocking(own), place)
+
+    @property
+    def holds_for_all_copies(self) -> bool:
+        """Whether all this is known to be the same where other copies of the file block."""
+        found = [one for one in self._analyses.values() if one is not None]
+        own = ((one, module) for one in found for module in one.memory.objects(Module) if module.file.path == self.path)
+        return bool(self._analyses) and not any(is_handed_to_project(one.memory, module) for one, module in own)
 
     def holders(self, line: int) -> NamedHolders | None:
         """What of the names of the loop that starts there the text of the file tells, where no more is known."""
@@ -282,15 +296,27 @@ class FileEffects:
 
 
 def file_effects(root: Path, started: Path | None, path: Path, text: str) -> FileEffects:
-    """The file `path` with that text, whatever the disk has of it."""
-    return _file_effects(root, started, path, text, tuple(map(_state, Project(root).paths)))
+    """The file `path` with that text, whatever the disk has of it.
+
+    They are those of an earlier text where only copies block that did not before: `FileEffects.place` tells where what
+    stands in the one is in the other.
+    """
+    states = tuple(map(_state, Project(root).paths))
+    known = _by_text(root, started, path, blocking(text).text, states)
+    if text not in known:
+        earlier = next((one for one in known.values() if one.holds_for_all_copies), None)
+        new = FileEffects(Project(root, {path: text}), path, started, _attempts(started, path, states))
+        known[text] = earlier or new
+    return known[text]
 
 
 @lru_cache(maxsize=4)
-def _file_effects(
+def _by_text(
     root: Path, started: Path | None, path: Path, text: str, states: tuple[tuple[str, int, int], ...]
-) -> FileEffects:
-    return FileEffects(Project(root, {path: text}), path, started, _attempts(started, path, states))
+) -> dict[str, FileEffects]:
+    """The effects of the texts that are this one but for what blocks."""
+    del root, started, path, text, states  # the key alone
+    return {}
 
 
 @lru_cache(maxsize=64)

@@ -1,11 +1,10 @@
 """What each object's fields can hold, who reads them, and what each function does: the state of one analysis.
 
-Everything here only grows. A function whose field grew after it was read is looked at again, until nothing changes.
+Everything here only grows. A statement whose field grew after it was read is looked at again, until nothing changes.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -29,9 +28,11 @@ from tracelens.patch.effects.objects import (
     numbered,
 )
 from tracelens.patch.effects.scopes import Code, Scope, scope_of
+from tracelens.patch.effects.waiting import Waiting
 
 Objects = objects.Objects
 Unit = objects.Unit
+Reader = objects.Reader
 NONE: Objects = frozenset()
 _ALL = "<all>"
 MEMBERS = "<members>"
@@ -51,17 +52,16 @@ SHARED = Unknown(say("something that is not known"))
 MANY = Unknown(say("one of very many things"))
 """In place of all that a field can hold, where that is more than `Limits.held`."""
 MAX_CALLS = 80_000
-"""Calls of libraries that are followed, each again when what it is given grew: some eight seconds. A project of 24
-files with fifty networks has twelve thousand."""
-MAX_EFFECTS = 100_000
-"""Effects that are entered, the same ones again included: where names stand for many things, each call has many. They
-take some three seconds; of seven public projects the largest one that has an answer enters as many."""
+"""Calls of libraries that are followed, each again when what it is given grew; 24 files with fifty networks: 12,000."""
+MAX_EFFECTS = 50_000
+"""Effects that are entered, the same ones again included, in about a second. Of 18 scripts of public projects one has
+an answer below (11,000), and one more would have it at 87,000: what the coarse analysis says of it, too."""
 MAX_HELD = 64
-COARSE_EFFECTS = 400_000
+COARSE_EFFECTS = 250_000
+"""About six seconds. Of the 18 scripts the largest that has an answer enters 226,000."""
 COARSE_HELD = 6
 """For what is too large otherwise. Objects that a name cannot be told to stand for spread from call to call, until each
 name stands for dozens: then one object in place of them all says the same, and is looked at once."""
-
 
 PLAIN = Plain()
 SLICE = Slice()
@@ -70,11 +70,9 @@ DATA = Thing("data", None, None)
 ANY_DATA = Thing("data", "any", None)
 """In place of the tensors that a field can hold, where there are more than `MAX_TENSORS`."""
 WEIGHTS = Thing("data", "weights", None)
-"""All that torch keeps of a training: parameters, buffers, gradients, what optimizers have. It is one object, because a
-module, its parts, a list of its parameters and an optimizer are many ways to the same tensors."""
+"""All that torch keeps of a training: parameters, buffers, gradients, what optimizers have; many ways lead to them."""
 LAYER = Thing("module", "layer", None)
-"""All layers of torch that have nothing of the project: `nn.Conv2d(3, 64, 3)`. They are told apart by their weights
-alone, which are one object, and a model has hundreds of them."""
+"""All layers of torch that have nothing of the project: told apart by their weights alone, which are one object."""
 IN_PLACE_LAYER = Thing("module", "layer_in_place", None)
 """The same, of those that change what they are given: `nn.ReLU(inplace=True)`."""
 REPLACED = Thing("replaced", "replaced", None)
@@ -110,7 +108,7 @@ class Limits:
 
 def all_limits() -> tuple[Limits, ...]:
     """The limits that are tried, one after the other."""
-    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 4 * MAX_EFFECTS))
+    return Limits(MAX_HELD, MAX_EFFECTS), Limits(COARSE_HELD, min(COARSE_EFFECTS, 5 * MAX_EFFECTS))
 
 
 class TooLarge(Exception):
@@ -124,11 +122,11 @@ class TooLarge(Exception):
 
 @dataclass(eq=False)
 class SearchResult:
-    """What a search found, the fields that it read, and the units that have asked for it since."""
+    """What a search found, the fields that it read, and who has asked for it since."""
 
     objects: Objects
     read: tuple[tuple[Object, str], ...]
-    units: set[Unit] = field(default_factory=set)
+    readers: set[Reader] = field(default_factory=set)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,10 +156,10 @@ class Memory:
         self.limits = limits or all_limits()[0]
         self.fields: dict[Object, dict[str, set[Object]]] = {}
         self.summaries: dict[Unit, UnitSummary] = {}
-        self.waiting: dict[Unit, None] = {}
+        self.waiting = Waiting()
         self.final = False
         """Whether all that can be told is told: an empty value is then one that nobody can tell."""
-        self._readers: dict[tuple[Object, str], set[Unit]] = {}
+        self._readers: dict[tuple[Object, str], set[Reader]] = {}
         self._contents: dict[tuple[Object, str], Objects] = {}
         """What fields hold, as it was last given out; dropped where one grows."""
         self._findings: dict[tuple[Object, BoundedSearch], SearchResult] = {}
@@ -198,8 +196,8 @@ class Memory:
         return known
 
     def read(self, owner: Object, name: str, unit: Unit) -> Objects:
-        """What a field can hold; the unit is looked at again when it can hold more."""
-        self._readers.setdefault((owner, name), set()).add(unit)
+        """What a field can hold; the statement of the unit is looked at again when it can hold more."""
+        self._readers.setdefault((owner, name), set()).add(self.waiting.reader(unit))
         return self.content(owner, name)
 
     def shared(self, name: str, unit: Unit) -> Objects:
@@ -219,8 +217,8 @@ class Memory:
         """All that a search that starts at an object finds; the unit is looked at again when that changes."""
         known = self._closures.get(search.goes_through)
         if known is None:
-            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.waiting)
-        return known.found(start, search.counts, unit)
+            known = self._closures[search.goes_through] = Closure(self.fields, search.goes_through, self.waiting.wake)
+        return known.found(start, search.counts, self.waiting.reader(unit))
 
     def found_first(self, owner: Object, search: BoundedSearch, unit: Unit) -> Objects:
         """What a search that starts at an object finds: it is made again once a field that it read can hold more."""
@@ -230,10 +228,11 @@ class Memory:
             known = self._findings[owner, search] = SearchResult(search(owner, SeenFields(self, read)), tuple(read))
             for place in read:
                 self._found_through.setdefault(place, set()).add((owner, search))
-        if unit not in known.units:
-            known.units.add(unit)
+        reader = self.waiting.reader(unit)
+        if reader not in known.readers:
+            known.readers.add(reader)
             for field_read in known.read:
-                self._readers.setdefault(field_read, set()).add(unit)
+                self._readers.setdefault(field_read, set()).add(reader)
         return known.objects
 
     def has(self, owner: Object, name: str) -> bool:
@@ -286,12 +285,11 @@ class Memory:
         for start in self._found_through.pop((owner, name), ()):
             self._findings.pop(start, None)
         self.changed_bases += name.startswith(BASES)
-        for unit in self._readers.get((owner, name), ()):
-            self.waiting[unit] = None
+        self.waiting.wake(self._readers.get((owner, name), ()))
 
     def names(self, owner: Object, unit: Unit) -> tuple[str, ...]:
         """The fields that an object has."""
-        self._readers.setdefault((owner, _ALL), set()).add(unit)
+        self._readers.setdefault((owner, _ALL), set()).add(self.waiting.reader(unit))
         return tuple(self.fields.get(owner, ()))
 
     def keys(self, owner: Object, unit: Unit) -> tuple[str, ...]:
@@ -313,7 +311,7 @@ class Memory:
         known = self.summaries.get(unit)
         if known is None:
             known = self.summaries[unit] = UnitSummary()
-            self.waiting[unit] = None
+            self.waiting.units[unit] = None
         return known
 
     def spend(self) -> None:
@@ -333,11 +331,11 @@ class Memory:
             summary.calls.clear()
             summary.doubtful.clear()
             summary.may_change.clear()
-            self.waiting[unit] = None
+            self.waiting.units[unit] = None
 
     def lift_limits(self) -> None:
         """All has been looked at: what is asked from now on adds little, and has nobody to give it up."""
-        self._calls_left = self.effects_left = sys.maxsize
+        self._calls_left = self.effects_left = 1 << 62
 
     def effect(self, unit: Unit, node: Any, effect: Effect) -> None:
         self.effects_left -= 1

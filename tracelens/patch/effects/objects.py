@@ -176,6 +176,23 @@ Unit = Module | Activation | Callbacks
 Objects = frozenset[Object]
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One statement of a unit without those within it, in the unit's own frame or that of a class in it."""
+
+    unit: Module | Activation
+    frame: Frame
+    statement: ast.stmt
+    number: int
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+Reader = Unit | Part
+"""Who is looked at again when what it read can be more."""
+
+
 class Effect(NamedTuple):
     """What a piece of code does. `deep`: not only this field but all that can be reached from the object."""
 

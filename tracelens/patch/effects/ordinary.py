@@ -44,6 +44,8 @@ _PARTS: Mapping[str, frozenset[str]] = {
     "warnings": words("catch_warnings filterwarnings simplefilter warn"),
 }
 """What hides nothing in those that could."""
+_LAST_WORDS = ("os._exit", "os.abort", "os.exec", "rich.traceback")
+"""What ends the process before anybody can run what waits, or shows the values of variables when an error ends it."""
 _METHODS = words(
     "__init__ __call__ __len__ __getitem__ __iter__ __next__ __enter__ __exit__ __repr__ __str__ __post_init__ "
     "__setstate__ __getstate__"
@@ -251,6 +253,8 @@ def _full(node: ast.expr, imported: Mapping[str, str]) -> str | None:
 def _is_known(full: str) -> bool:
     """Whether a name hides nothing. What other libraries do is the vocabulary's matter."""
     module, _, rest = full.partition(".")
+    if full.startswith(_LAST_WORDS):
+        return False
     if module not in sys.stdlib_module_names:
         return not full.startswith(_TORCH) and _OF_FRAMES.isdisjoint(rest.split("."))
     inner, _, part = rest.partition(".")

@@ -28,6 +28,7 @@ from tracelens.patch.effects.objects import (
     Module,
     Name,
     Object,
+    Part,
     Thing,
 )
 from tracelens.patch.effects.project import Project
@@ -37,15 +38,26 @@ _CHANGED_IN_PLACE = (Container, Instance, Thing)
 
 
 class Statements(Expressions):
-    """Runs the statements of one unit."""
+    """Runs the statements of one unit. `alone`: without those within others."""
 
-    def __init__(self, unit: Module | Activation, frame: Frame, dispatch: Dispatch, project: Project) -> None:
+    def __init__(
+        self, unit: Module | Activation, frame: Frame, dispatch: Dispatch, project: Project, *, alone: bool = False
+    ) -> None:
         super().__init__(unit, frame, dispatch)
         self.project = project
+        self.alone = alone
 
     def run(self, body: Iterable[ast.stmt]) -> None:
-        for statement in body:
-            _KINDS.get(type(statement), Statements._nothing)(self, statement)
+        for statement in () if self.alone else body:
+            self.look_at(self.memory.waiting.part(self.unit, self.frame, statement))
+
+    def look_at(self, part: Part) -> None:
+        """Run one statement."""
+        waiting = self.memory.waiting
+        outer, waiting.present = waiting.present, part
+        waiting.parts.pop(part, None)
+        _KINDS.get(type(part.statement), Statements._nothing)(self, part.statement)
+        waiting.present = outer
 
     def _nothing(self, node: ast.stmt) -> None:
         """`pass`, `break`, `global` …"""
@@ -221,7 +233,7 @@ class Statements(Expressions):
             self.memory.write(made, f"{BASES}{number}", self.value(base))
         for keyword in node.keywords:
             self.value(keyword.value)
-        inside = Statements(self.unit, made, self.dispatch, self.project)
+        inside = Statements(self.unit, made, self.dispatch, self.project, alone=self.alone)
         inside.run(node.body)
         self._enumerate(made)
         value: Objects = frozenset({made})

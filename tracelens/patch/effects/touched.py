@@ -5,7 +5,8 @@ In: the `Deed`s of the statements that run later. Out: the effect that a deed of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.dispatch import STATE
@@ -31,7 +32,8 @@ class Touched:
         self._through_unknown = through_unknown
         self._read: dict[Object, dict[str, Effect]] = {}
         self._written: dict[Object, dict[str, Effect]] = {}
-        self._reached: dict[Object, tuple[Object, ...]] = {}
+        self._met: dict[Effect, Effect | None] = {}
+        """What each effect of the others meets: a loop has many that are the same."""
         for deed in deeds:
             effect = deed.effect
             if effect.kind not in (READS, WRITES) or effect.target is None:
@@ -49,35 +51,40 @@ class Touched:
             return None
         if not self._through_unknown and (deed.perhaps or isinstance(effect.target, Unknown) or effect.target is DATA):
             return None
+        if effect not in self._met:
+            self._met[effect] = self._first_met(effect, effect.target)
+        return self._met[effect]
+
+    def _first_met(self, effect: Effect, target: Object) -> Effect | None:
         tables = (self._written, self._read) if effect.kind == WRITES else (self._written,)
         if effect.deep:
-            reached = self._behind(effect.target)
-            return next((e for one in reached for t in tables for e in t.get(one, {}).values()), None)
+            return next((e for one in self._behind(target) for t in tables for e in t.get(one, {}).values()), None)
         for table in tables:
-            for one in self._same(effect.target):
+            for one in self._same(target):
                 for name, own in table.get(one, {}).items():
                     if _same_field(name, effect.field) or (_is_data(one) and _both_content(name, effect.field)):
                         return own
         return None
 
-    def _behind(self, target: Object) -> tuple[Object, ...]:
-        if target not in self._reached:
-            reached = self._memory.reach([target], through_unknown=self._through_unknown)
-            same = dict.fromkeys(other for one in reached for other in self._same(one))
-            self._reached[target] = tuple(
-                one for one in same if one is not DATA and (one in self._written or one in self._read)
-            )
-        return self._reached[target]
+    def _behind(self, target: Object) -> Iterator[Object]:
+        """What all that is reached from there may be."""
+        for one in self._memory.reach([target], through_unknown=self._through_unknown):
+            yield from (other for other in self._same(one) if other is not DATA)
 
     def _same(self, target: Object) -> Iterable[Object]:
         """The objects that the object may be: one of many tensors, or one of those that unknown code has."""
         if target is SHARED:
-            return (one for one in (*self._written, *self._read) if self._memory.is_shared(one))
+            return self._shared
         if (SHARED in self._written or SHARED in self._read) and self._memory.is_shared(target):
             return (target, SHARED)
         if target is ANY_DATA:
             return (one for one in (*self._written, *self._read) if is_tensor(one) or one is ANY_DATA)
         return (target, ANY_DATA) if is_tensor(target) else (target,)
+
+    @cached_property
+    def _shared(self) -> tuple[Object, ...]:
+        """All of these that unknown code may have."""
+        return tuple(filter(self._memory.is_shared, dict.fromkeys((*self._written, *self._read))))
 
 
 def _is_data(one: Object) -> bool:

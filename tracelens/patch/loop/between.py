@@ -87,7 +87,7 @@ def _definition(facts: LoopFacts, method: str) -> tuple[ast.ClassDef, ast.Functi
 def _files(facts: LoopFacts) -> Iterator[tuple[str, str]]:
     source = facts.source
     yield source.shown, source.text
-    project = source.effects.project
+    project = source.project
     found = (project.file(path) for path in project.imported(source.path))
     yield from ((file.shown, file.text) for file in found if file is not None)
 

@@ -45,7 +45,7 @@ _ASKS_RANK = words(
 _TENSOR_TO_TENSOR = words("detach clone data cpu cuda to float double half mean sum abs max min argmax view squeeze")
 _SAME_AGAIN = words(
     "size numel dim detach clone float double half long int bool mean sum max min abs argmax item tolist cpu data"
-    " squeeze view flatten norm sqrt exp format strip upper lower keys values items get_lr get_last_lr get_scale"
+    " squeeze view flatten norm pow sqrt exp format strip upper lower keys values items get_lr get_last_lr get_scale"
 )
 """Methods that give the same value when they are called twice in a row, and change nothing."""
 _LOGGING = words("debug info warning warn error critical fatal exception log")

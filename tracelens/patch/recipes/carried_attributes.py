@@ -45,7 +45,7 @@ def mentions(source: SourceFile, attribute: cst.Attribute) -> tuple[Mention, ...
     if owner is None or dotted(attribute.value) != "self":
         told = say("{place} keeps it in `{name}`", place=place(source, attribute), name=source.code(attribute))
         raise Blocked(None, told, RETURN_TENSOR)
-    project = source.effects.project
+    project = source.project
     others = map(project.file, near(source))
     seen = next((one.path for one in others if one is not None and _SEES_OTHERS.search(one.text)), None)
     if seen is not None:

@@ -131,6 +131,30 @@ def key_of(subscript: cst.Subscript) -> str | int | None:
     return value.evaluated_value if isinstance(value, cst.Integer) else None
 
 
+def given_to(source: SourceFile, call: cst.Call) -> cst.BaseExpression | None:
+    """What gets the result of a call by a statement of its own: `loss, accuracy = step(x)`."""
+    statement = source.parent(call)
+    alone = isinstance(statement, cst.Assign) and len(statement.targets) == 1
+    return statement.targets[0].target if isinstance(statement, cst.Assign) and alone else None
+
+
+def parts_of(source: SourceFile, name: cst.Name, number: int) -> tuple[cst.Subscript, ...] | None:
+    """The places that take one part of a tuple with a name of its own, `metrics[0]`; None for any other use of it."""
+    found = places(source, name) or ()
+    subscripts = [source.parent(one) for one in found if one is not name]
+    parts = [one for one in subscripts if isinstance(one, cst.Subscript) and _is_plain_number(source, one)]
+    if not found or len(parts) < len(subscripts) or any(one.value not in found for one in parts):
+        return None
+    return tuple(one for one in parts if key_of(one) == number)
+
+
+def _is_plain_number(source: SourceFile, subscript: cst.Subscript) -> bool:
+    """Whether a part is looked at, from the front; nothing is stored in its place."""
+    index = subscript.slice[0].slice
+    stored = isinstance(source.parent(subscript), (cst.AssignTarget, cst.Del))
+    return not stored and isinstance(index, cst.Index) and isinstance(index.value, cst.Integer)
+
+
 def is_label(source: SourceFile, name: cst.Name) -> bool:
     """Whether a name is that of an attribute or of an argument, and no variable."""
     parent = source.parent(name)

@@ -21,7 +21,7 @@ from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, check_framework, own_nodes
 from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Look, Shape, UsedAtOnce
 from tracelens.patch.recipes.carried_forms import is_item
@@ -41,22 +41,35 @@ def added(request: RecipeRequest, answer: RecipeAnswer, ask: Ask) -> RecipeAnswe
     """The answer, and what waits in other functions; `ask` tells which reads of a loop can wait."""
     proposals, declined = list(answer.proposals), list(answer.declined)
     for members in _groups(request, answer):
-        carried = Carried()
+        carried, followed = Carried(), False
         try:
             for site, _ in members:
                 carried.follow(request.source, cst.ensure_type(site.node, cst.Call))
             carried.finish()
+            followed = True
             proposal = _proposal(request, carried, members, ask)
         except UsedAtOnce:
             continue  # it is declined as a place outside of loops
         except Blocked as blocked:
-            told = {site.line: request.decline(site.node, blocked) for site, _ in members}
+            why = (None if followed else _deciding(carried)) or blocked
+            told = {site.line: request.decline(site.node, why) for site, _ in members}
             declined = [told.get(one.location.line or 0, one) for one in declined]
             continue
         proposals.append(proposal)
         covered = {place.line for place in proposal.covers}
         declined = [one for one in declined if one.location.line not in covered]
     return RecipeAnswer(tuple(proposals), tuple(declined))
+
+
+def _deciding(carried: Carried) -> Blocked | None:
+    """That each batch asks for a value, whatever else cannot be followed."""
+    for look in carried.looks:
+        within = next((one for one in look.source.ancestors(look.node) if isinstance(one, cst.BaseStatement)), None)
+        asks = isinstance(within, (cst.If, cst.While)) and look.node in set(walk(within.test))
+        if asks and _is_frequent(carried, look):
+            told = say("{place}: the value decides what the same batch does next", place=place(look.source, look.node))
+            return Blocked(None, told, DECIDES[1])
+    return None
 
 
 def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Members]:

@@ -21,12 +21,14 @@ from tracelens.patch.recipes.carried_contents import DICT, VALUE, Contents, Last
 from tracelens.patch.recipes.carried_forms import (
     always_returns,
     binding,
+    given_to,
     is_item,
     is_label,
     is_parameter,
     is_target,
     key_of,
     only_fills,
+    parts_of,
     places,
 )
 from tracelens.patch.recipes.passing_functions import function_called, parameter_of, renames
@@ -186,13 +188,16 @@ class Carried(Contents):
             self._starts(source, returned.value, DICT)
 
     def _unpacked(self, source: SourceFile, call: cst.Call, number: int) -> None:
-        """`loss, accuracy = step(x)`: the part of the result with the value."""
+        """`loss, accuracy = step(x)`, or `result = step(x)` and `result[0]`: the part of the result with the value."""
         if isinstance(source.parent(call), cst.Expr):
             return
-        statement = source.parent(call)
-        target = (
-            statement.targets[0].target if isinstance(statement, cst.Assign) and len(statement.targets) == 1 else None
-        )
+        target = given_to(source, call)
+        picked = parts_of(source, target, number) if isinstance(target, cst.Name) else None
+        if picked is not None:
+            self._held.add(call)
+            for one in picked:
+                self._used(source, one, VALUE)
+            return
         parts = target.elements if isinstance(target, cst.Tuple) else ()
         plain = number < len(parts) and not any(isinstance(one, cst.StarredElement) for one in parts)
         if not plain or not isinstance(parts[number].value, cst.Name):

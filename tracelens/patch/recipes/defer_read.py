@@ -54,6 +54,7 @@ OFTEN = 0.5
 
 SEEN_BY_NAME = say("whether anything finds the value by its name, or catches the error of its read")
 """What moves a read to where its name is used, or gives the number another name, does not ask the whole project."""
+KEPT_VALUES = (say("only the first read of a list of values waits"), say("nothing to do: the others cost little"))
 FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it costs little"))
 
 
@@ -260,6 +261,8 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
         raise Blocked(None, say("the value is returned"), say("return the tensor and read it where it is logged"))
     if not isinstance(site.statement, cst.BaseSmallStatement):
         raise Blocked(None, *DECIDES)
+    if waits_that_stay.is_of_kept_values(facts_of(request.source, loop), site):
+        raise Blocked(None, *KEPT_VALUES)
     return loop
 
 

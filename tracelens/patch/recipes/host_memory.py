@@ -89,7 +89,7 @@ def _pinned_by_hand(source: SourceFile) -> str:
 
 
 def _place(source: SourceFile, path: Path, node: ast.expr) -> str:
-    file = source.effects.project.file(path)
+    file = source.project.file(path)
     return f"{file.shown if file is not None else path.name}:{node.lineno}"
 
 

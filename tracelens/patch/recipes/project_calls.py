@@ -107,7 +107,7 @@ def _found(source: SourceFile, function: cst.FunctionDef, wanted: _Wanted) -> tu
 
 def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
     """The files that can have an object of this one, and a word: this one first. `Blocked` where there are too many."""
-    project, word = source.effects.project, re.compile(rf"\b{re.escape(name)}\b")
+    project, word = source.project, re.compile(rf"\b{re.escape(name)}\b")
     known = [(path, project.file(path)) for path in near(source) if path != source.path]
     others = [path for path, file in known if file is not None and word.search(file.text)]
     if len(others) > MAX_FILES or not project.complete:
@@ -122,7 +122,7 @@ def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
 @lru_cache(maxsize=PARSED_FILES)
 def near(source: SourceFile) -> tuple[Path, ...]:
     """The files that import this one, and all that these and this one import."""
-    project = source.effects.project
+    project = source.project
     importers = project.importers(source.path)
     return tuple(dict.fromkeys([*importers, *project.imported(source.path, *importers)]))
 
@@ -132,7 +132,7 @@ def _family(source: SourceFile, owner: cst.ClassDef) -> frozenset[str]:
     """The names of all classes that are made of a class or that it is made of, in the files near it."""
     bases: dict[str, set[str]] = {}
     for path in (source.path, *near(source)):
-        file = source.effects.project.file(path)
+        file = source.project.file(path)
         for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
             if isinstance(node, ast.ClassDef):
                 last = (one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in node.bases)
@@ -310,7 +310,7 @@ def _is_class(file: SourceFile, made_by: str, family: frozenset[str]) -> bool | 
 
 def _defines(file: SourceFile, path: Path, name: str) -> bool:
     """Whether a file defines a name itself; one that only imports it hands on that of another."""
-    other = file.effects.project.file(path)
+    other = file.project.file(path)
     body = other.tree.body if other is not None and other.tree is not None else []
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return any(isinstance(one, kinds) and one.name == name for one in body)
@@ -318,7 +318,7 @@ def _defines(file: SourceFile, path: Path, name: str) -> bool:
 
 def imported(file: SourceFile, name: str) -> tuple[Path, str] | None:
     """The project's file that a name is imported from, and the name that it has there."""
-    project = file.effects.project
+    project = file.project
     for node in walk(file.module):
         if not isinstance(node, cst.ImportFrom):
             continue
@@ -337,7 +337,7 @@ def imported(file: SourceFile, name: str) -> tuple[Path, str] | None:
 
 def _module_of(file: SourceFile, receiver: cst.BaseExpression) -> Path | None:
     """The project's file that a name stands for: `import engine`, `from . import engine`."""
-    text, project = dotted(receiver), file.effects.project
+    text, project = dotted(receiver), file.project
     for node in walk(file.module):
         if isinstance(node, cst.Import):
             for alias in node.names:

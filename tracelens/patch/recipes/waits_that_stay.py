@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, of_kinds, walk
+from tracelens.patch.code.names import dotted, of_kinds, rebound, walk
+from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts, is_pure
-from tracelens.patch.loop.loops import own_nodes
+from tracelens.patch.loop.loops import own_nodes, trains
 from tracelens.patch.loop.sites import Site, find, read_of, reads_in
 
 _NO_WORK = words(
@@ -135,3 +136,21 @@ def _name(node: cst.CSTNode) -> str:
 
 def _last(function: cst.BaseExpression) -> str:
     return function.attr.value if isinstance(function, cst.Attribute) else dotted(function)
+
+
+def is_of_kept_values(facts: LoopFacts, site: Site) -> bool:
+    """Whether a read is one of many of a list that a loop has filled: only the first of them waits.
+
+    Either behind that loop, or in it where the list is emptied then.
+    """
+    read = read_of(site.node)
+    loop = next((one for one in facts.source.ancestors(site.node) if isinstance(one, cst.For)), None)
+    if read is None or loop is None or not isinstance(loop.iter, cst.Name) or trains(loop):
+        return False
+    name, block = loop.iter.value, facts.source.parent(loop)
+    own = isinstance(read.tensor, cst.Name) and read.tensor.value in rebound(loop)
+    behind = block.body[block.body.index(loop) + 1 :] if isinstance(block, cst.IndentedBlock) else ()
+    emptied = any(facts.source.code(one).strip() == f"{name}.clear()" for one in behind[:1])
+    filled = list(value_types.values_of(name, facts))
+    lists = bool(filled) and all(isinstance(one, (cst.List, cst.ListComp)) for one in filled)
+    return own and lists and (loop is facts.loop or emptied)

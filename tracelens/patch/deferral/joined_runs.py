@@ -1,0 +1,166 @@
+"""Which statements that wait share one list: all of a loop where they can, else those that touch the same results.
+
+In: a `Deferral`. Out: a run for each list, at the place of the last of its statements; what the others keep is taken
+where they stand, unless it is the same by then. One list of tuples keeps the order of the statements, and is made, read
+and emptied once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import libcst as cst
+
+from tracelens.patch.code.names import meets, rebound, targets, walk
+from tracelens.patch.code.naming import unused_name
+from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.deferral import value_types
+from tracelens.patch.deferral.captures import Capture, counts
+from tracelens.patch.deferral.planning import Deferral, StatementRun
+from tracelens.patch.deferral.waiting import changed_by
+from tracelens.patch.effects.kind import RESHAPE
+from tracelens.patch.loop.facts import LoopFacts
+
+_JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
+_RESHAPES = re.compile(rf"\.({'|'.join(sorted(RESHAPE))}|resize)\(|\.(data|shape)\s*=[^=]|def size\(|\bshape\(self")
+"""What gives a tensor or an array another size in its place, or says what its size is."""
+
+
+def lists(deferral: Deferral) -> list[StatementRun | None]:
+    """The runs as one, whose list holds all values of a batch; where they cannot be, one for those that share results.
+
+    None for runs that have to be together and cannot.
+    """
+    runs = [_typed(deferral.facts, run) for run in deferral.runs]
+    together = _joined(deferral, runs)
+    if together is not None:
+        return [together]
+    typed = dict(zip(deferral.runs, runs, strict=True))
+    return [_joined(deferral, [typed[run] for run in group]) for group in _sharing(deferral)]
+
+
+def _sharing(deferral: Deferral) -> list[list[StatementRun]]:
+    """The runs, those together that touch the same results and so keep their order."""
+    groups: list[tuple[frozenset[str], list[StatementRun]]] = []
+    for run in deferral.runs:
+        keys = _keys(deferral, run)
+        meeting = [group for group in groups if meets(group[0], keys)]
+        joined = [*(one for _, runs in meeting for one in runs), run]
+        groups = [group for group in groups if group not in meeting]
+        groups.append((keys.union(*(group[0] for group in meeting)), joined))
+    return [sorted(runs, key=deferral.runs.index) for _, runs in groups]
+
+
+def _keys(deferral: Deferral, run: StatementRun) -> frozenset[str]:
+    facts = deferral.facts
+    touched = frozenset(name for statement in run.statements for name in facts.touched(statement))
+    changed = frozenset(name for statement in run.statements for name in changed_by(facts, statement))
+    results = frozenset(name for name in touched | changed if meets(frozenset({name}), deferral.state))
+    return facts.aliases(results & deferral.state) | results
+
+
+def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | None:
+    """Runs as one, at the place of the last; None where what the others keep could be another value by then."""
+    if len(runs) == 1:
+        return runs[0]
+    facts = deferral.facts
+    block = facts.source.parent(runs[0].statements[0])
+    if any(facts.source.parent(run.statements[0]) is not block for run in runs) or not isinstance(
+        block, (cst.IndentedBlock, cst.Module)
+    ):
+        return None
+    own = {statement for run in runs for statement in run.statements}
+    body = list(block.body)
+    first = next(n for n, node in enumerate(body) if node is runs[0].statements[0])
+    last = next(n for n, node in enumerate(body) if node is runs[-1].statements[-1])
+    between = [node for node in body[first : last + 1] if node not in own]
+    inside = {part for node in between for part in walk(node)}
+    if any(isinstance(part, _JUMPS) for part in inside) or any(drain in inside for drain in deferral.drains):
+        return None
+    captures: dict[str, Capture] = {}
+    for run in runs:
+        for capture in run.captures:
+            early = run is not runs[-1] and not _stays_the_same(facts, capture, between)
+            if capture.name in captures and not capture.nodes and (early or captures[capture.name].early):
+                return None  # one name of the script for two values
+            _add(captures, facts, _taken_early(captures, facts, capture, run) if early else capture)
+    return StatementRun(tuple(node for run in runs for node in run.statements), tuple(captures.values()))
+
+
+def _taken_early(captures: dict[str, Capture], facts: LoopFacts, capture: Capture, run: StatementRun) -> Capture:
+    """The value as it is where its own statement stands: what follows there may change it, as a step a parameter."""
+    taken = {name for one in captures.values() for name in (one.name, one.early)}
+    name = unused_name(f"kept_{capture.name.removesuffix('_value')}", facts.taken, taken)
+    return replace(capture, at=run.statements[-1], early=name)
+
+
+def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> None:
+    for name, known in captures.items():
+        if (known.text, known.read, known.at) == (capture.text, capture.read, capture.at):
+            captures[name] = replace(known, nodes=(*known.nodes, *capture.nodes))
+            return
+    name = unused_name(capture.name, captures, facts.taken) if capture.name in captures else capture.name
+    captures[name] = replace(capture, name=name)
+
+
+def _stays_the_same(facts: LoopFacts, capture: Capture, between: Sequence[cst.CSTNode]) -> bool:
+    """Whether a value can be taken after some statements as well as before them: a name that they leave alone, or a
+    size of what it stands for.
+
+    A tensor is what its memory holds, which any call may change, and any store: whoever has it by another name.
+    """
+    sized = None if _may_reshape(facts.source) else _sized(capture.value)
+    value = sized if sized is not None else capture.value
+    if not isinstance(value, cst.Name):
+        return False
+    parts = [part for node in between for part in walk(node)]
+    statements = [part for part in parts if isinstance(part, (cst.BaseSmallStatement, cst.For, cst.With))]
+    if any(value.value in rebound(part) for part in statements):
+        return False
+    return sized is not None or not capture.read or not any(_may_store(part) for part in (*parts, *statements))
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _may_reshape(source: SourceFile) -> bool:
+    return _RESHAPES.search(source.project_text) is not None
+
+
+def _may_store(part: cst.CSTNode) -> bool:
+    """Whether the memory of some tensor may be another afterwards."""
+    if isinstance(part, (cst.Call, cst.AugAssign, cst.Del, cst.With)):
+        return True
+    return isinstance(part, (cst.Assign, cst.AnnAssign, cst.For)) and not all(
+        isinstance(target, cst.Name) for target in targets(part)
+    )
+
+
+def is_size(value: cst.BaseExpression) -> bool:
+    """Whether a value is written as one of the sizes of a tensor: `x.size(0)`, `x.shape[0]`, `x.size()[0]`."""
+    return _sized(value) is not None
+
+
+def _sized(value: cst.BaseExpression) -> cst.BaseExpression | None:
+    """What a size is one of."""
+    of = value.value if isinstance(value, cst.Subscript) else value
+    called = isinstance(of, cst.Call) and (of is value) == bool(of.args)
+    made = of.func if isinstance(of, cst.Call) and called else of
+    whole = isinstance(made, cst.Attribute) and made.attr.value == ("size" if called else "shape")
+    return made.value if isinstance(made, cst.Attribute) and whole and (called or of is not value) else None
+
+
+def _typed(facts: LoopFacts, run: StatementRun) -> StatementRun:
+    """A run in which what is a number, or counts as one does, is kept as it is, whatever it is used for."""
+    captures = (
+        replace(capture, read="") if value_types.is_number(capture.value, facts) or _counts(facts, capture) else capture
+        for capture in run.captures
+    )
+    return StatementRun(run.statements, tuple(captures))
+
+
+def _counts(facts: LoopFacts, capture: Capture) -> bool:
+    """Whether a value that is shown is a counter of the loop, `step += 1`, whatever it began with."""
+    shown = capture.read in ("formatted", "number") and isinstance(capture.value, cst.Name)
+    return shown and counts(cst.ensure_type(capture.value, cst.Name).value, facts)
