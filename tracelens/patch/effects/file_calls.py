@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import ast
 import builtins
+from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from tracelens.patch.effects.file_text import SELF, FileText, chain_of
+from tracelens.patch.effects.file_constants import constants, is_constant
+from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
 from tracelens.patch.effects.scopes import FUNCTIONS, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
+PLAIN = words(
+    "item tolist size numel dim format len int float bool str repr range round sum abs isinstance hasattr id type"
+    " strip split lower upper startswith endswith join keys strftime time perf_counter is_available device_count"
+)
+"""Functions and methods whose results hold nothing."""
 _CALLED = ("__call__", "forward")
 """What runs where an object is called."""
 _MADE = ("__new__", "__init__", "__post_init__", "__del__", *_CALLED)
 _GONE_THROUGH = words("__iter__ __next__ __getitem__ __getitems__ __len__ __aiter__ __anext__")
 _BUILTINS = frozenset(dir(builtins))
+_METHODS = frozenset(name for made in (list, dict, set, str, deque) for name in dir(made))
+"""Methods of Python's own objects: where nothing of the files has such a name, no object is called under it."""
 _COMPUTED = words("__add__ __radd__ __iadd__ __sub__ __mul__ __rmul__ __imul__ __truediv__ __eq__ __lt__ __gt__ __le__")
 _TEXTS = words("__str__ __repr__ __format__")
 
@@ -66,7 +75,15 @@ class FileCalls:
         root = chain_of(called)[-1]
         name = called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")
         library = isinstance(root, ast.Name) and root.id in self.text.libraries
-        return library or name in self.text.functions or (isinstance(called, ast.Name) and name in _BUILTINS)
+        method = isinstance(called, ast.Attribute) and name in _METHODS | PLAIN and name not in self._of_objects
+        builtin = isinstance(called, ast.Name) and name in _BUILTINS
+        return library or method or builtin or name in self.text.functions
+
+    @cached_property
+    def _of_objects(self) -> frozenset[str]:
+        """The attributes that objects and classes of the files are given."""
+        classes = (one for one in self.text.around if isinstance(one, ast.ClassDef))
+        return self.text.stored.union(*(self.text.scope(one).own for one in classes))
 
     def is_of_a_variable(self, call: ast.Call) -> bool:
         """Whether a call is one of what a variable holds, a callback."""
@@ -109,6 +126,11 @@ class FileCalls:
     def gone_through(self) -> tuple[FunctionNode, ...]:
         """What runs where a loop takes its next batch."""
         return self.with_behind(one for name in _GONE_THROUGH for one in self.text.functions.get(name, ()))
+
+    @cached_property
+    def constants(self) -> frozenset[Place]:
+        """The variables that stand for what nothing changes."""
+        return constants(self.text)
 
     @cached_property
     def texts(self) -> tuple[FunctionNode, ...]:
@@ -160,10 +182,11 @@ def own_parameters(function: FunctionNode) -> list[str]:
 
 
 def defaulted(function: ast.AST) -> frozenset[str]:
-    """The parameters that hold what the definition gave them."""
+    """The parameters that hold an object that the definition gave them: a number is none."""
     if not isinstance(function, FUNCTIONS):
         return frozenset()
     given = function.args
     names = [one.arg for one in (*given.posonlyargs, *given.args)]
-    named = [one.arg for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value is not None]
-    return frozenset((*names[len(names) - len(given.defaults) :], *named))
+    pairs = [*zip(reversed(names), reversed(given.defaults), strict=False)]
+    pairs += [(one.arg, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value]
+    return frozenset(name for name, value in pairs if not is_constant(value))

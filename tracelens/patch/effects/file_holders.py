@@ -11,21 +11,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tracelens.patch.effects.file_calls import FileCalls, own_parameters
+from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
+from tracelens.patch.effects.file_fresh import Times, fresh
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
 from tracelens.patch.effects.places import Loop, function_of, last_name
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, nodes_of
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, nodes_of, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
 RESULT = "<result>"
-PLAIN = words(
-    "item tolist size numel dim format len int float bool str repr range round sum abs isinstance hasattr id type"
-    " strip split lower upper startswith endswith join keys strftime time perf_counter is_available device_count"
-)
-"""Functions and methods whose results hold nothing."""
-
-
+COMPUTING = words("max min sorted zip enumerate map filter list tuple dict set reversed all any print")
+"""Built-in functions that change nothing of what they are given."""
 _SHOWING = words(
     "add_scalar add_scalars add_image add_images add_figure add_text add_histogram add_graph add_audio log write info"
     " debug warning error set_postfix set_postfix_str set_description set_description_str log_metrics"
@@ -48,18 +44,26 @@ def holds_nothing(call: ast.Call) -> bool:
 
 
 class FileHolders:
-    """The steps of a whole file. `skipped`: assignments that are over, or not yet made, where it is asked."""
+    """The steps of a whole file; `during` a loop, without what is over, or has not been reached, while it runs."""
 
-    def __init__(
-        self, text: FileText, calls: FileCalls | None = None, skipped: frozenset[ast.AST] = frozenset()
-    ) -> None:
-        self.text, self.calls, self._skipped = text, calls or FileCalls(text), skipped
+    def __init__(self, text: FileText, calls: FileCalls | None = None, during: Loop | None = None) -> None:
+        self.text, self.calls = text, calls or FileCalls(text)
+        self._within: dict[Loop, FileHolders] = {}
+        self._code: ast.AST | None = None
+        self._skipped: frozenset[ast.AST] = frozenset()
+        self.fresh: Times = {}
+        if during is not None:
+            code = function_of(text.tree, during)
+            assert isinstance(code, Code)
+            own = text.scope(code).own
+            self._code, self._skipped = code, frozenset(_not_in_force(code, during, own))
+            self.fresh = {name: lines for name, lines in fresh(text.tree, code, during).items() if name in own}
 
     def within(self, loop: Loop) -> FileHolders:
         """The same while a loop runs: its function has not come to what stands below, or gives its names new values."""
-        code = function_of(self.text.tree, loop)
-        found = frozenset(_not_in_force(code, loop, self.text.scope(code).own))
-        return FileHolders(self.text, self.calls, found) if found else self
+        if loop not in self._within:
+            self._within[loop] = FileHolders(self.text, self.calls, loop)
+        return self._within[loop]
 
     def reach(self, roots: Iterable[Place], without: frozenset[Place] = frozenset()) -> frozenset[Place]:
         """The variables, and those whose objects they may be, be parts of, or hold; of settings, those asked about.
@@ -105,7 +109,9 @@ class FileHolders:
         for code in self._codes:
             for node in nodes_of(code):  # type: ignore[arg-type]  # all that `around` has are pieces of code
                 for target, values in self._bound(node, code) if node not in self._skipped else ():
-                    out.setdefault(target, set()).update(one for one in values if one != target)
+                    if self._is_in_force(target, node, code):
+                        kept = (one for one in values if one != target and self._is_in_force(one, node, code))
+                        out.setdefault(target, set()).update(kept)
         return out
 
     @cached_property
@@ -121,9 +127,17 @@ class FileHolders:
                 ):
                     target = self.text.place(node.func.value, code)
                     handed = {one for part in _arguments(node) for one in self.held(part, code)}
-                    if target is not None and handed:
+                    handed = {one for one in handed if self._is_in_force(one, node, code)}
+                    if target is not None and handed and self._is_in_force(target, node, code):
                         out.setdefault(target, set()).update(handed - {target})
         return out
+
+    def _is_in_force(self, place: Place, node: ast.AST, code: ast.AST) -> bool:
+        """Whether what a node says of a variable is about the object that it stands for while the loop runs."""
+        if code is not self._code or place.owner is not code or place.name not in self.fresh:
+            return True
+        first, last = self.fresh[place.name]
+        return first <= _line(node) <= last
 
     @cached_property
     def _codes(self) -> tuple[ast.AST, ...]:
@@ -132,11 +146,12 @@ class FileHolders:
     def _bound(self, node: ast.AST, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
         """The variables that a node gives something, with what."""
         if isinstance(node, ast.Assign):
-            yield from ((one, self.held(node.value, code)) for aim in node.targets for one in self._aims(aim, code))
+            pairs = (pair for aim in node.targets for pair in _pairs(aim, node.value))
+            yield from ((one, self.held(value, code)) for aim, value in pairs for one in self._aims(aim, code))
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
             yield from ((one, self.held(node.value, code)) for one in self._aims(node.target, code))
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
-            yield from ((one, self.held(node.iter, code)) for one in self._aims(node.target, code))
+            yield from self._gone_through(node, code)
         elif isinstance(node, ast.withitem) and node.optional_vars is not None:
             yield from ((one, self.held(node.context_expr, code)) for one in self._aims(node.optional_vars, code))
         elif isinstance(node, (ast.Return, ast.Yield)) and node.value is not None:
@@ -147,6 +162,17 @@ class FileHolders:
             yield from self._changed_by(node.value, code)
         elif isinstance(node, FUNCTIONS):
             yield from self._defaults(node, code)
+
+    def _gone_through(
+        self, node: ast.For | ast.AsyncFor | ast.comprehension, code: ast.AST
+    ) -> Iterator[tuple[Place, Iterable[Place]]]:
+        """What a loop gives its variables; the first that `enumerate` gives is a number."""
+        called = node.iter.func if isinstance(node.iter, ast.Call) else None
+        counted = isinstance(called, ast.Name) and called.id == "enumerate" and called.id not in self.text.functions
+        target = node.target
+        if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
+            target = target.elts[1]
+        yield from ((one, self.held(node.iter, code)) for one in self._aims(target, code))
 
     def _changed_by(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
         """What a call is made for whose result nobody takes: `heapq.heappush(queue, meter)`."""
@@ -221,6 +247,21 @@ class FileHolders:
         return ast.iter_child_nodes(node) if held else ()
 
 
+def _pairs(aim: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """The targets of an assignment, each with what it gets: `a, b = x, y`."""
+    if isinstance(aim, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
+        starred = any(isinstance(one, ast.Starred) for one in (*aim.elts, *value.elts))
+        if len(aim.elts) == len(value.elts) and not starred:
+            yield from zip(aim.elts, value.elts, strict=True)
+            return
+    yield aim, value
+
+
+def _line(node: ast.AST) -> int:
+    """The first line of a node; of those that have none of their own, that of their first part."""
+    return int(getattr(node, "lineno", 0)) or _line(next(ast.iter_child_nodes(node)))
+
+
 def _not_in_force(code: ast.AST, loop: Loop, own: frozenset[str]) -> Iterator[ast.AST]:
     """The assignments to variables of a function that say nothing of them within its loop."""
     rebound = _bound_first(loop) if isinstance(code, FUNCTIONS) else frozenset()
@@ -248,6 +289,23 @@ def _bound_first(loop: Loop) -> frozenset[str]:
         (one.id, node.end_lineno or node.lineno) for node in bound for one in node.targets if isinstance(one, ast.Name)
     )
     return frozenset(name for name, line in targets if loads.get(name, line + 1) > line)
+
+
+def may_change(function: FunctionNode, number: int) -> bool:
+    """Whether a function may change the argument of that number: it calls a method of it, stores into it, passes it."""
+    names = parameters(function)
+    name = names[min(number, len(names) - 1)] if names else ""
+    for node in ast.walk(function):
+        inner: list[ast.expr] = []
+        if isinstance(node, ast.Call):
+            name_of = last_name(node.func)
+            inner = [node.func.value] if isinstance(node.func, ast.Attribute) and name_of not in PLAIN else []
+            inner += [] if name_of in PLAIN | COMPUTING else node.args
+        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
+            inner = [node.value]
+        if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in ast.walk(one)):
+            return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,16 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
-from tracelens.patch.effects.file_calls import defaulted, is_around
-from tracelens.patch.effects.file_holders import PLAIN, RESULT, FileHolders
+from tracelens.patch.effects.file_calls import PLAIN, defaulted, is_around
+from tracelens.patch.effects.file_constants import told_by_identity
+from tracelens.patch.effects.file_fresh import filled
+from tracelens.patch.effects.file_holders import COMPUTING, RESULT, FileHolders, may_change
 from tracelens.patch.effects.file_lines import calls_in, owner_of, prints, shown_text, writes_lines
 from tracelens.patch.effects.file_text import SELF, Place, chain_of
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
 from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in, path_to
 from tracelens.patch.effects.reasons import CLOCKS, CODE, FILES, LINES, About, Reason, ReasonKind
-from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of, parameters
+from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -38,8 +40,6 @@ _FILE_READERS = words(
     "open read_text read_csv load loadtxt exists isfile listdir getsize stat readlines glob fromfile memmap getvalue"
 )
 _WEIGHTS = words("weight bias grad data param_groups")
-_COMPUTING = words("max min sorted zip enumerate map filter list tuple dict set reversed all any print")
-"""Built-in functions that change nothing of what they are given."""
 
 
 class FileJudge:
@@ -98,9 +98,12 @@ class FileJudge:
         yield from self._seen_by(atom, functions)
         yield from self._of_functions(f"`{shown_text(atom)}`", atom, (*functions, *unseen))
         stored = self._stored([atom], functions) if self._behind_moved else frozenset()
-        for place in sorted({one.shown for one in stored if any(map(one.meets, self._looked_at))}):
-            told = {"who": f"`{shown_text(atom)}`", "name": f"`{place}`"}
-            yield self._reason("object", say("{who} changes {name}", **told), atom)
+        found = {one.shown for one in stored if any(map(one.meets, self._looked_at))}
+        by_others = self._changed_behind(functions) if self._put_in else frozenset()
+        found |= {one.shown for one in by_others if any(map(one.meets, self._put_in))}
+        for place in sorted(found):
+            text = say("{who} changes {name}", who=f"`{shown_text(atom)}`", name=f"`{place}`")
+            yield self._reason("object", text, atom)
 
     def _of_functions(self, who: str, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
         """What functions do that run where a piece stays."""
@@ -159,8 +162,8 @@ class FileJudge:
             root = chain_of(node)[-1]
             held = isinstance(node, ast.Attribute) and node.attr in _WEIGHTS and not self._is_computed(node)
             if held and isinstance(root, ast.Name) and root.id not in self._varying:
-                told = {"who": say("the loop"), "name": f"`{shown_text(node)}`"}
-                yield self._reason("object", say("{who} changes {name}", **told), node)
+                text = say("{who} changes {name}", who=say("the loop"), name=f"`{shown_text(node)}`")
+                yield self._reason("object", text, node)
         called = {one.func.id for one in calls_in(self._staying) if isinstance(one.func, ast.Name)}
         handed = [part for call in self._moved_calls for part in call.args if isinstance(part, ast.Name)]
         for name in (one for one in handed if one.id in called - self.text.libraries):
@@ -194,8 +197,7 @@ class FileJudge:
 
     @cached_property
     def _behind_moved(self) -> tuple[FunctionNode, ...]:
-        functions = (one for call in self._moved_calls for one in self.calls.called(call.func))
-        found = tuple(dict.fromkeys(functions))
+        found = tuple(dict.fromkeys(one for call in self._moved_calls for one in self.calls.called(call.func)))
         handed = self.calls.beside if any(map(self.calls.is_of_a_variable, calls_in(found))) else ()
         return self.calls.with_behind((*found, *handed))
 
@@ -211,13 +213,31 @@ class FileJudge:
     @cached_property
     def _changed(self) -> frozenset[Place]:
         """The variables whose objects the statements change, with all that those may be or hold."""
-        found = {place for node in self._moved for place in self._changed_by(node, self.code)}
+        found = {one for one, is_deep in self._directly.items() if is_deep}
         for function in self._behind_moved:
             own = (place for node in nodes_of(function) for place in self._changed_by(node, function))
             found |= {place for place in own if self._is_of_others(place, function)}
         without = frozenset(Place(self.code, name) for name in self._varying)
         reached = self.holders.reach(found, without)
-        return frozenset(one for one in reached if one.name != RESULT)  # each call of a function makes another object
+        reached |= self._directly.keys()
+        no_others = (one for one in reached if one.name != RESULT)  # each call of a function makes another object
+        return frozenset(no_others) - (self.calls.constants - {one for one in found if one.name in self.text.functions})
+
+    @cached_property
+    def _directly(self) -> dict[Place, bool]:
+        """The variables whose objects the statements' own text changes; whether that may be more than a new list."""
+        alone = frozenset(filled(self._moved, self.holders.fresh))
+        found = [(one, node not in alone) for node in self._moved for one in self._changed_by(node, self.code)]
+        return {**dict.fromkeys((one for one, _ in found), False), **{one: True for one, is_deep in found if is_deep}}
+
+    @cached_property
+    def _put_in(self) -> frozenset[Place]:
+        """The variables at which the statements look when they change such a list."""
+        if all(self._directly.values()):
+            return frozenset()
+        nodes = (node for node in self._moved if isinstance(node, (ast.Name, ast.Attribute)))
+        found = (self.text.place(node, self.code) for node in nodes if isinstance(node.ctx, ast.Load))
+        return frozenset(one for one in found if one is not None and one.name not in self.holders.fresh)
 
     @cached_property
     def _rebound(self) -> frozenset[Place]:
@@ -272,12 +292,12 @@ class FileJudge:
         """What a function may change that is handed to it."""
         assert isinstance(node.func, ast.Name)
         name = node.func.id
-        if name in PLAIN | _COMPUTING or name in self.text.libraries or name in self.text.classes:
+        if name in PLAIN | COMPUTING or name in self.text.libraries or name in self.text.classes:
             return
         functions = [one for one in self.text.functions.get(name, ()) if self.text.owner(name, code) is not None]
         for number, argument in enumerate(node.args):
             place = self.text.place(argument, code) if not self._is_number(argument, code) else None
-            changes = not functions or any(_changes(one, number) for one in functions)
+            changes = not functions or any(may_change(one, number) for one in functions)
             if place is not None and changes and not isinstance(argument, ast.Call):
                 yield place
 
@@ -323,15 +343,14 @@ class FileJudge:
 
     def _seen_by(self, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
         """What a piece that stays looks at of the objects that the statements change."""
-        asked = {id(part.left) for part in ast.walk(atom) if isinstance(part, ast.Compare) and _asks_for_none(part)}
-        mentions = self.text.mentions(atom, self.code)
-        found = [place for place, node in mentions if id(node) not in asked or place in self._rebound]
+        mentions, unseen = self.text.mentions(atom, self.code), told_by_identity(atom)
+        found = [place for place, at in mentions if at not in unseen or place in self._rebound]
         found += [place for one in functions for place in self._outer(one)]
         by_other_names = [name for one in (atom, *functions) for name in self._by_other_names(one)]
         for met in (*map(self._met, dict.fromkeys(found)), *by_other_names):
             if met:
-                told = {"who": f"`{shown_text(atom)}`", "name": f"`{met}`"}
-                yield self._reason("object", say("{who} looks at {name}", **told), atom)
+                text = say("{who} looks at {name}", who=f"`{shown_text(atom)}`", name=f"`{met}`")
+                yield self._reason("object", text, atom)
                 return
 
     def _met(self, place: Place) -> str:
@@ -344,11 +363,11 @@ class FileJudge:
         found = self.holders.holding([place]) if self._changed else frozenset()
         wholes = {one.whole for one in self._changed}
         met = [
-            one.shown
+            (one not in self._directly, one.shown)
             for one in found
             if one in self._changed or one.whole in self._changed or (not one.attribute and one in wholes)
         ]
-        return min(met, default="")  # the same one in each process
+        return min(met, default=(False, ""))[1]  # the same one in each process
 
     def _stored(self, nodes: Iterable[ast.AST], functions: Iterable[FunctionNode]) -> frozenset[Place]:
         """The attributes and variables of others that pieces of the loop, or functions behind them, store."""
@@ -358,10 +377,17 @@ class FileJudge:
         for part, code in pieces:
             if isinstance(part, (ast.Attribute, ast.Subscript, ast.Name)) and isinstance(part.ctx, ast.Store):
                 found = self.text.place(part, code)
-                out |= (
-                    {found} if found is not None and (code is self.code or self._is_of_others(found, code)) else set()
-                )
+                if found is not None and (code is self.code or self._is_of_others(found, code)):
+                    out.add(found)
         return frozenset(out)
+
+    def _changed_behind(self, functions: Iterable[FunctionNode]) -> frozenset[Place]:
+        """The variables of others that functions store, or whose objects they change."""
+        pieces = ((part, one) for one in functions for part in nodes_of(one))
+        found = {
+            place for part, one in pieces for place in self._changed_by(part, one) if self._is_of_others(place, one)
+        }
+        return self._stored((), functions) | found
 
     def _outer(self, function: FunctionNode) -> Iterator[Place]:
         """What a function looks at that is not handed to it: variables around it, its own object."""
@@ -372,27 +398,3 @@ class FileJudge:
         if isinstance(place.owner, ast.ClassDef):
             return place.owner is self.text.family(self.code)
         return place.owner is not function or place.name in defaulted(function)
-
-
-def _changes(function: FunctionNode, number: int) -> bool:
-    """Whether a function may change the argument of that number: it calls a method of it, stores into it, passes it."""
-    names = parameters(function)
-    name = names[min(number, len(names) - 1)] if names else ""
-    for node in ast.walk(function):
-        inner: list[ast.expr] = []
-        if isinstance(node, ast.Call):
-            name_of = last_name(node.func)
-            inner = [node.func.value] if isinstance(node.func, ast.Attribute) and name_of not in PLAIN else []
-            inner += [] if name_of in PLAIN | _COMPUTING else node.args
-        elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
-            inner = [node.value]
-        if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in ast.walk(one)):
-            return True
-    return False
-
-
-def _asks_for_none(test: ast.Compare) -> bool:
-    """`writer is not None`, which looks at nothing of an object; an attribute may be bound anew by another name."""
-    operators = all(isinstance(one, ast.Is | ast.IsNot) for one in test.ops)
-    nothing = all(isinstance(one, ast.Constant) and one.value is None for one in test.comparators)
-    return isinstance(test.left, ast.Name) and operators and nothing
