@@ -76,6 +76,7 @@ class Evidence:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         self.memory = analysis.memory
+        self._caught: dict[Unit, bool] = {}
 
     def bases(self, one: Instance) -> tuple[Object, ...]:
         """The classes of an object."""
@@ -132,6 +133,11 @@ class Evidence:
         return all(found and all(map(_is_context, found)) for found in called)
 
     def _is_caught(self, unit: Unit) -> bool:
+        if unit not in self._caught:
+            self._caught[unit] = self._ends_in_a_loop(unit)
+        return self._caught[unit]
+
+    def _ends_in_a_loop(self, unit: Unit) -> bool:
         """Whether a loop around any call that leads to the unit goes on after an exception in it."""
         seen: dict[Module | Activation | Callbacks, None] = {unit: None}
         waiting: list[Module | Activation | Callbacks] = [unit]

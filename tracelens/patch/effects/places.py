@@ -16,8 +16,8 @@ from tracelens.patch.effects.scopes import Function as FunctionNode
 _PLACED = (ast.stmt, ast.expr, ast.excepthandler, ast.arg, ast.keyword, ast.alias)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Loop = ast.For | ast.AsyncFor | ast.While
-KEPT_TREES = 64
-"""Files and functions whose nodes are looked up by place: each question asks about the same few, many times."""
+KEPT_TREES = 1024
+"""Files and functions whose nodes are looked up by place, many times: those of a whole project."""
 
 
 @dataclass(frozen=True, order=True)
