@@ -45,6 +45,7 @@ from tracelens.schemes.families import dropped_together
 HELPERS = {
     "arguments",
     "build",
+    "called_functions",
     "called_helpers",
     "carried_attributes",
     "carried_contents",
@@ -60,6 +61,7 @@ HELPERS = {
     "memory_writes",
     "named_reads",
     "names_apart",
+    "numbers_already",
     "passing_functions",
     "pinned",
     "project_calls",
