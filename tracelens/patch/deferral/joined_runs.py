@@ -25,7 +25,7 @@ from tracelens.patch.effects.kind import RESHAPE
 from tracelens.patch.loop.facts import LoopFacts
 
 _JUMPS = (cst.Break, cst.Continue, cst.Return, cst.Raise)
-_RESHAPES = re.compile(rf"\.({'|'.join(sorted(RESHAPE))}|resize)\(|\.(data|shape)\s*=[^=]|def size\(|\bshape\(self")
+_RESHAPES = re.compile(rf"\.({'|'.join(sorted(RESHAPE))}|resize)\(|\.(data|shape)\s*=[^=]|def\s+size\(|\bshape\(self")
 """What gives a tensor or an array another size in its place, or says what its size is."""
 
 
