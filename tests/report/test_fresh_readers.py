@@ -312,7 +312,7 @@ def test_a_longer_trial_is_worth_its_time_where_the_middle_is_a_gain(middle: flo
 def test_it_is_said_how_many_lines_of_a_change_are_shown() -> None:
     """No line is changed that has no row of its own: what is new stands between the lines."""
     for said in (screen("sync_every_batch"), page("sync_every_batch")):
-        assert re.search(r"6 of 19 lines; (revert|all)", said)
+        assert re.search(r"6 of 17 lines; (revert|all)", said)
         assert "changes, too" not in said and "new file" not in said.partition("Levers")[0]
     assert "changes, too" not in screen("pageable_copies")
 
@@ -370,7 +370,7 @@ def test_how_much_there_is_to_read_of_each_change_stands_beside_it() -> None:
     table = lever_section.lever_table(sample_plan("sync_every_batch"))
     assert table is not None
     sizes = {line.id: line.size for line in table.lines}
-    assert sizes["event-interval"] == "17 lines in, 2 out"
+    assert sizes["event-interval"] == "15 lines in, 2 out"
     assert sizes["workers=1"] == "1 line in, 1 out" and sizes["compile"] == ""
 
 
