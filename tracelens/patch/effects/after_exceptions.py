@@ -7,7 +7,6 @@ what waits then. An exception that nobody catches ends the process; one that is 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Literal, TypeGuard
@@ -43,8 +42,6 @@ _EXITS = ("sys.exit", "exit", "quit", "os._exit")
 _MADE = (Container, Instance)
 _YIELDS = (ast.Yield, ast.YieldFrom)
 _CONTEXTS = ("contextmanager", "asynccontextmanager")
-_AT_EXIT = re.compile(r"\batexit\b|\bexcepthook\b|\bsignal\.signal\b|\bweakref\.finalize\b|\bdef __del__\b")
-"""What runs code of the project when an exception or a signal has ended its training."""
 
 
 def seen_of(
@@ -87,7 +84,7 @@ def _may_be_caught(analysis: Analysis, unit: Module | Activation, loop: Loop, st
     """
     if any(_ends_guarded(analysis, one) for one in analysis.memory.objects(Generator)):
         return True
-    if any(_AT_EXIT.search(module.file.text) for module in analysis.memory.objects(Module)):
+    if analysis.runs_at_exit:
         return True
     for current, node, is_known in _ways_to(analysis, unit, loop):
         if isinstance(current, Callbacks) or not is_known or _is_guarded(analysis, current, node):

@@ -7,6 +7,7 @@ summary of each function that can run. Of these, one that nobody calls is looked
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,7 @@ from tracelens.patch.effects.statements import Statements
 MAX_LOOKS = 100_000
 """Functions looked at, and their statements, each again when what it reads grew; then the project is too large to be
 told."""
+_AT_EXIT = re.compile(r"\batexit\b|\bexcepthook\b|\bsignal\.signal\b|\bweakref\.finalize\b|\bdef __del__\b")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,11 @@ class Analysis:
             for node, called in summary.calls:
                 out.setdefault(called, []).append((unit, node))
         return out
+
+    @cached_property
+    def runs_at_exit(self) -> bool:
+        """Whether a file that can run has code for the time when an exception or a signal has ended the training."""
+        return any(_AT_EXIT.search(module.file.text) for module in self.memory.objects(Module))
 
     @cached_property
     def timed_places(self) -> frozenset[ast.AST]:

@@ -100,9 +100,7 @@ def _variables(source: SourceFile) -> frozenset[str]:
 
 def runs_over(facts: LoopFacts, name: str) -> bool:
     """Whether each batch of the loop is one of the bar: it goes over the bar itself, or over `enumerate(bar)`."""
-    iterated = facts.loop.iter if isinstance(facts.loop, cst.For) else None
-    if isinstance(iterated, cst.Call) and dotted(iterated.func) == "enumerate" and iterated.args:
-        iterated = iterated.args[0].value
+    iterated = _inner(facts.loop.iter) if isinstance(facts.loop, cst.For) else None
     return iterated is not None and dotted(iterated) == name
 
 
