@@ -15,7 +15,8 @@ from tracelens.patch.deferral.read_places import ReadPlace
 from tracelens.patch.loop.loops import Loop
 
 BEFORE, INSIDE = 0, 1
-"""Ranks of splices at one place: lines before a loop go above those that belong to a statement."""
+"""Ranks of splices at one place: lines before a loop go above those that belong to a statement. Lines that end the code
+above go first, the deeper the earlier: see `whole_line`."""
 
 
 def first_line(source: SourceFile, statement: cst.SimpleStatementLine | cst.BaseCompoundStatement) -> int:
@@ -51,10 +52,11 @@ def line_after(source: SourceFile, loop: Loop) -> int:
 
 
 def whole_line(source: SourceFile, line: int, text: str) -> Splice:
-    """A line of its own before `line`, also at the end of a file without a newline there."""
+    """A line of its own before `line`, at the end of what stands above; also at the end of a file without a newline."""
     position = source.line_start(line)
     missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
-    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", INSIDE)
+    depth = len(text) - len(text.lstrip(" \t"))
+    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", BEFORE - 1 - depth)
 
 
 def below(source: SourceFile, group: Sequence[cst.SimpleStatementLine], head: str) -> Iterator[Splice]:

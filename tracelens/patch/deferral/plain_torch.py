@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts
 
@@ -43,17 +44,14 @@ def splices(facts: LoopFacts, call: cst.Call, lines: Lines) -> list[Splice]:
     """What changes at the call itself; its comments stay on its line."""
     source, first = facts.source, facts.source.line(call)
     indent = source.indentation(_statement(facts, call))
-    start, after = source.line_start(first), source.line_start(first + 1)
+    start = source.line_start(first)
     deeper = source.module.default_indent if lines.deeper else ""
     out = [
         Splice(start, start, "".join(f"{indent}{line}\n" for line in lines.above) + deeper),
         Splice(*source.span(call), lines.call),
     ]
     below = "\n".join(f"{indent}{line}" for line in indented(lines.below, source))
-    if below:
-        whole = source.text[start:after].endswith(("\n", "\r"))
-        out.append(Splice(after, after, f"{below}\n" if whole else f"\n{below}"))
-    return out
+    return [*out, loop_lines.whole_line(source, first + 1, below)] if below else out
 
 
 def indented(lines: tuple[str, ...], source: SourceFile) -> list[str]:
