@@ -73,7 +73,7 @@ def test_lines_of_two_loops_stand_in_their_order(form: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("form", FORMS)
 def test_those_of_helpers_too(form: str, tmp_path: Path) -> None:
-    """What waits is no scalar of one type here, so that the runtime reads it; a `break` needs a line behind the loop."""
+    """Not one scalar of a known type: the runtime reads it; a `break` needs a line behind the loop."""
     several = "print(loss.tolist(), model.weight.tolist(), loss.item())  # fires"
     text = script(FORMS[form])
     lines = []

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 
 from tracelens.patch.effects import durations, implicit, names
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
+from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.items import keys_of
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SLICE, Memory, Objects
 from tracelens.patch.effects.objects import (
     CLOCK,
     READS,
-    RUNTIME,
     SUSPENDS,
     WRITES,
     Activation,

@@ -216,8 +216,6 @@ class UnitSummary:
     may_change: set[tuple[Any, Object]] = field(default_factory=set)
 
 
-RUNTIME = "tracelens_runtime"
-"""The module of the helpers that patches call: a file that is half written has no import of it yet."""
 READS, WRITES = "reads", "writes"
 OUTPUT = say("prints")
 TRACKED = say("tells an event file or an experiment tracker")

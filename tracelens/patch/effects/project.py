@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tracelens.patch.effects.helper_file import RUNTIME, is_helper_file
+
 MAX_FILES = 1000
 MAX_FOLDERS = 500
 MAX_BYTES = 1 << 20
@@ -68,10 +70,13 @@ class Project:
                 (folder / "__init__.py", folder.with_suffix(".py")) if parts else (folder / "__init__.py",)
             ):
                 if self._exists(candidate):
-                    return candidate
+                    return None if self._is_helper_file(candidate) else candidate
             if (parts or dots) and folder.is_dir() and any(folder.glob("*.py")):
                 return folder
         return None
+
+    def _is_helper_file(self, path: Path) -> bool:
+        return path.stem == RUNTIME and is_helper_file(self._text(path) or "")
 
     def imported(self, *started: Path) -> tuple[Path, ...]:
         """The project's files that these import, directly or through others, and those of them but the first."""

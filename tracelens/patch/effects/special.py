@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from tracelens.messages import say
-from tracelens.patch.effects import classes, from_outside, partials, settings, spawned
+from tracelens.patch.effects import classes, from_outside, partials, patched_before, settings, spawned
 from tracelens.patch.effects.attributes import FIELD, FLUSHED, GETTER
 from tracelens.patch.effects.callables import is_function
 from tracelens.patch.effects.dispatch import HELD, Arguments, Here
@@ -26,7 +26,6 @@ from tracelens.patch.effects.objects import (
     NAMES,
     RAISES,
     READS,
-    RUNTIME,
     WRITES,
     Activation,
     Callbacks,
@@ -237,11 +236,6 @@ def _flush(call: LibraryCall) -> Objects:
     return frozenset({PLAIN})
 
 
-def _first_argument(call: LibraryCall) -> Objects:
-    """`tracelens_runtime.prefetch(loader, device)`: going through it is going through the loader."""
-    return NONE.union(*call.given.positional[:1])
-
-
 def _gives_arguments(call: LibraryCall) -> Objects:
     return call.given.objects or frozenset({call.memory.make(Thing, "context", call.here.node, call.here.maker)})
 
@@ -356,7 +350,6 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     "dataclasses.field": _field,
     "<autograd>.apply": _apply,
     "<file>.flush": _flush,
-    **dict.fromkeys((f"{RUNTIME}.prefetch", "tracelens.runtime.prefetch"), _first_argument),
     **dict.fromkeys(_ARGUMENTS.split(), _gives_arguments),
     **dict.fromkeys((f"builtins.{name}" for name in ("enumerate", "zip", "map", "filter", "reversed", "iter")), _lazy),
     **dict.fromkeys((f"itertools.{name}" for name in _PASSES.split()), _lazy),
@@ -366,6 +359,7 @@ SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
     **settings.CALLS,
     **from_outside.CALLS,
     **spawned.CALLS,
+    **patched_before.CALLS,
     **dict.fromkeys(("<module>.register_buffer", "<module>.register_parameter"), _register),
 }
 

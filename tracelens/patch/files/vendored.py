@@ -13,12 +13,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from tracelens.patch.code.import_roots import above_package
-from tracelens.patch.effects.objects import RUNTIME
+from tracelens.patch.effects.helper_file import DOCSTRING, RUNTIME
 from tracelens.patch.files.source_part import part_of
 
 MODULE = RUNTIME
 _FIRST_WORDS = b"# tracelens runtime "
-DOCSTRING = "What the patched scripts of this folder call. It needs torch and nothing else."
 FIRST_WITH_THESE_NAMES = 6
 """Scripts that were patched with an earlier version of the runtime call names that it has no longer."""
 

@@ -17,7 +17,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.generators import Shown, Unproven, hands_on, shown
 from tracelens.patch.code.names import dotted, rebound, walk
-from tracelens.patch.effects.objects import RUNTIME
+from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.project import MAX_FILES, parsed
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts, is_pure

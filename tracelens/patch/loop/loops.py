@@ -17,7 +17,7 @@ from tracelens.messages import say
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
 from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
-from tracelens.patch.effects.objects import RUNTIME
+from tracelens.patch.effects.helper_file import RUNTIME
 
 Scope = cst.FunctionDef | cst.Module
 Loop = cst.For | cst.While
