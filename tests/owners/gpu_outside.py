@@ -316,7 +316,7 @@ def edges(clock: Clock) -> None:
     """A graph net whose edges are a list of pairs, made a tensor in every step."""
     model = Graph(128, 8).to(DEVICE)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    nodes, pairs, draw = 2000, (6000 if ON_GPU else 100), random.Random(0)
+    nodes, pairs, draw = 2000, (2400 if ON_GPU else 100), random.Random(0)
     graphs = [[[draw.randrange(nodes), draw.randrange(nodes)] for _ in range(pairs)] for _ in range(8)]
     ready = [torch.tensor(graph).t().contiguous().to(DEVICE) for graph in graphs]
     features, labels = torch.randn(nodes, 128, device=DEVICE), torch.randint(8, (nodes,), device=DEVICE)
