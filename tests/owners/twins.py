@@ -1,7 +1,7 @@
 """Are owners, their lines and what they would give back right on a GPU? Planted loops against their hand-mended twins.
 
-    python tests/owners/twins.py record -o OUT [--untuned] [--fresh] [--rounds 2] [--only PLANT/SIZE,…]
-                                        [--budget 500] [--gpus N]
+    python tests/owners/twins.py record -o OUT [--untuned] [--fresh] [--outside] [--rounds 2]
+                                        [--only PLANT/SIZE,…] [--budget 500] [--gpus N]
     python tests/owners/twins.py judge OUT…
 
 `record` needs a GPU. Per plant and size: the loop is recorded; then it and its twin are timed in turn, in fresh
@@ -11,7 +11,8 @@ what they say against the twins, whose gain counts as a share of the step: proce
 `judged.json` into each OUT. From `--rounds 8` on the gain has a 95 % interval, and what is said of a row is off only
 where its range does not meet that.
 `--untuned`: the loops of `gpu_untuned.py`, which nothing was fitted to; `--fresh`: those of `gpu_fresh.py`, which came
-after everything else. Without a GPU: `known.py`.
+after everything else; `--outside`: those of `gpu_outside.py`, by somebody who had built nothing of the tool.
+Without a GPU: `known.py`.
 """
 
 from __future__ import annotations
@@ -83,12 +84,24 @@ FRESH: dict[str, tuple[str, ...]] = {
     "accuracy": ("wait", "copy"),
     "boxes": ("wait", "launch", "host_line"),
 }
-PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED, "gpu_fresh.py": FRESH}
+OUTSIDE: dict[str, tuple[str, ...]] = {
+    "crops": ("launch", "host_line"),
+    "checkpoint": ("host_line", "wait", "copy"),
+    "mining": ("host_line", "wait"),
+    "reshuffle": ("dataloader", "host_line"),
+    "finite": ("wait",),
+    "ranking": ("host_line", "wait"),
+    "edges": ("host_line", "copy"),
+    "rollout": ("wait", "launch", "copy", "host_line"),
+    "healthy_denoise": ("gpu",),
+}
+PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED, "gpu_fresh.py": FRESH, "gpu_outside.py": OUTSIDE}
+ONE_SIZE = ("gpu_untuned.py", "gpu_outside.py")
 NEAR_SHARE = 0.15
 RECOVERABLE = ("recoverable_us_per_step", "low_us", "high_us")
 LEAST_PROCESSES = 8
 """Below, the spread between processes is not known well enough for an interval."""
-NO_TWIN = ("launches", "healthy", "healthy_conv", "healthy_gpt")
+NO_TWIN = ("launches", "healthy", "healthy_conv", "healthy_gpt", "healthy_denoise")
 
 
 def main() -> int:
@@ -100,6 +113,7 @@ def main() -> int:
     recording.add_argument("--only", default="")
     recording.add_argument("--untuned", dest="scripts", action="append_const", const="gpu_untuned.py")
     recording.add_argument("--fresh", dest="scripts", action="append_const", const="gpu_fresh.py")
+    recording.add_argument("--outside", dest="scripts", action="append_const", const="gpu_outside.py")
     recording.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
     recording.add_argument("--gpus", type=int, help="use so many of the GPUs, the first ones; all")
     recording.add_argument("--timings-only", action="store_true", help="record nothing: the recordings are elsewhere")
@@ -161,7 +175,7 @@ class _Gpu:
 
 
 def _rows(script: str) -> list[str]:
-    sizes = ("only",) if script == "gpu_untuned.py" else SIZES
+    sizes = ("only",) if script in ONE_SIZE else SIZES
     return [f"{plant}/{size}" for plant in PLANTED[script] for size in sizes]
 
 
