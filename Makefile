@@ -70,14 +70,15 @@ types:
 layers:
 	$(BIN)/lint-imports --no-cache
 
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST = $(BIN)/python -m pytest --dist worksteal -n
 
+# All tests: one process more than JOBS, as one of them waits a third of its time for the programs that it starts.
 tests:
-	$(PYTEST) $(T)
+	$(PYTEST) $(if $(filter 0,$(JOBS))$(T),$(JOBS),$(shell expr $(JOBS) + 1)) $(T)
 
 # A test that starts programs says so (tests/support/purity.py), so that a new test is here without a mark.
 pure:
-	$(PYTEST) -q -m "not programs and not browser and not gpu and not slow" $(T)
+	$(PYTEST) $(JOBS) -q -m "not programs and not browser and not gpu and not slow" $(T)
 
 # Debian's chromium draws the report in the browser tests; they are skipped, with the reason, where it cannot be had.
 browser:

@@ -14,7 +14,7 @@ os.environ["LANGUAGE"] = "en"  # whatever the language of who runs the tests
 # jsonschema builds a grammar with it at once, 2.5 s in each process, to check formats; no validator here does.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 pytest.register_assert_rewrite("tests.support")
-pytest_plugins = ["tests.support.purity"]
+pytest_plugins = ["tests.support.purity", "tests.support.kept_replays"]
 
 from tests.support import lean  # noqa: E402
 from tests.support.browsing import browser, open_page  # noqa: E402, F401  (fixtures of the tests that open the page)

@@ -93,6 +93,7 @@ def test_what_the_program_prints_stands_in_the_page_as_it_prints_it(name: str, f
     assert (ROOT / name).read_text(encoding="utf-8") == fresh[ROOT / name], AGAIN
 
 
+@pytest.mark.slow
 def test_the_template_of_the_catalogue_has_every_sentence(generate: ModuleType) -> None:
     (path, text), *_ = generate.pages(["catalogue"]).items()
     assert path.read_text(encoding="utf-8") == text, f"{AGAIN} catalogue"

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.analyzing import analyzed
 from tests.support.builders import Machine
+from tests.support.sources import MODULES, tree_of
 from tracelens.findings import DETECTORS, AnalyzedRank, Detector, detect
 from tracelens.findings.detector import NEGLIGIBLE_SHARE
 from tracelens.model import Abstention, Finding, Timeline
@@ -145,8 +146,8 @@ def test_every_detector_says_what_it_means_that_nothing_was_found() -> None:
 def test_only_the_module_the_registry_and_the_text_of_a_detector_name_it() -> None:
     """So one more detector takes three files: its module, `DETECTORS`, and rules/findings/<id>.yaml."""
     naming = {name: set[str]() for name in IDS}
-    for path in (ROOT / "tracelens").rglob("*.py"):
-        for name in naming.keys() & names_in(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in MODULES:
+        for name in naming.keys() & names_in(tree_of(path)):
             naming[name].add(path.relative_to(ROOT).as_posix())
     for path in [*(ROOT / "tracelens").rglob("*.html"), *(ROOT / "rules").rglob("*.yaml")]:
         for name in naming.keys() & set(re.findall(r"\w+", path.read_text(encoding="utf-8"))):

@@ -115,6 +115,7 @@ def placed(body: str, place: str) -> str:
     return "class Trainer:\n    def train(self):\n" + textwrap.indent(body, "        ") + "Trainer().train()\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batches", [21, 23])
 @pytest.mark.parametrize("place", ["module", "function", "method"])
 @pytest.mark.parametrize("form", FORMS)

@@ -170,6 +170,7 @@ def assert_same(folder: Path, text: str, patch: Patch) -> None:
     assert_two_same(folder, "", text, patch) if "train.py" in others else pytest.fail("nothing is patched")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("name", RESULTS)
 def test_results_of_a_step_are_read_where_somebody_looks(name: str, loop: str, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import assert_same, patch_of, script
+from tests.support.sources import MODULES, name_of, nodes_of
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.loops import Blocked, Suspected
 
-PACKAGE = Path(__file__).parents[2] / "tracelens"
 CHECKED = {
     "a text that is evaluated before the loop": (
         "def main():\n    scale = eval('2.0')\n    total = 0.0\n    for x, y in loader:\n        STEP\n"
@@ -90,9 +90,9 @@ def test_a_suspicion_is_raised_where_nothing_may_be_left_open_and_nowhere_else()
     assert issubclass(Suspected, Blocked)
     assert doubt.__annotations__["suspected"] == "Suspected"
     raised = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path in sorted(PACKAGE.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        f"{name_of(path)}:{node.lineno}"
+        for path in MODULES
+        for node in nodes_of(path)
         if isinstance(node, ast.Raise) and "uspected" in ast.unparse(node)
     ]
     assert [place.partition(":")[0] for place in raised] == ["patch/loop/doubts.py"]

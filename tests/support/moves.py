@@ -10,6 +10,7 @@ import ast
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tracelens.patch.effects.file_effects import FileEffects
@@ -134,6 +135,16 @@ def asked(files: Mapping[str, str], started: str | None = "main.py") -> Answer:
     line = next(number for number, one in enumerate(lines, 1) if LOOP in one)
     effects = FileEffects(_Files(ROOT, changed), path, ROOT / started if started else None)
     return effects.answer(Question(path, line, _marked(text)))
+
+
+def asked_once(files: Mapping[str, str]) -> Answer:
+    """The same, kept by the text of the files: for tables that several tests ask about, with the engine as it is."""
+    return _kept(tuple(files.items()))
+
+
+@cache
+def _kept(files: tuple[tuple[str, str], ...]) -> Answer:
+    return asked(dict(files))
 
 
 def _marked(text: str) -> tuple[Span, ...]:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.hostile_moves import HOSTILE
 from tests.support.implicit_reads import STATE, ways
 from tests.support.known_mistakes import KNOWN_MISTAKES
-from tests.support.moves import SURROUNDINGS, Case, asked, one_file, two_files
+from tests.support.moves import SURROUNDINGS, Case, asked, asked_once, one_file, two_files
 from tracelens.patch.effects import memory
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def given_up(files: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize("name", [one for one in TABLE if one not in TOLD_BY_THE_PLAN | NOT_SEEN])
 def test_an_obstacle_stays_one(name: str, files: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shown = FILES[files](TABLE[name], SURROUNDINGS["function"])
-    if asked(shown).tier == "refused":
+    if asked_once(shown).tier == "refused":
         assert given_up(shown, monkeypatch) == "refused"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.implicit_reads import STATE, ways
-from tests.support.moves import SURROUNDINGS, Case, asked, two_files
+from tests.support.moves import SURROUNDINGS, Case, asked, asked_once, two_files
 
 WAYS = {name: (code, reader) for name, code, reader in ways()}
 LOOKING = "rows.append({} or seen[-1])"
@@ -16,7 +16,7 @@ def test_is_seen(name: str) -> None:
     code, reader = WAYS[name]
     body = "STEP\nstate.total += loss.item()  # later\n" + LOOKING.format(reader)
     case = Case(body, f"{STATE}\n{code}", "rows = []", after="print(rows)")
-    assert asked(two_files(case, SURROUNDINGS["function"])).tier != "safe"
+    assert asked_once(two_files(case, SURROUNDINGS["function"])).tier != "safe"
 
 
 HARMLESS = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.known_mistakes import CALLBACK_BEHIND_A_METHOD, KNOWN_MISTAKES
-from tests.support.moves import SURROUNDINGS, Case, asked, one_file, two_files
+from tests.support.moves import SURROUNDINGS, Case, asked, asked_once, one_file, two_files
 
 TIMED = Case(
     before="start = time.time()",
@@ -26,7 +26,7 @@ TIMED = Case(
 @pytest.mark.parametrize("around", SURROUNDINGS)
 @pytest.mark.parametrize("mistake", KNOWN_MISTAKES)
 def test_is_refused(mistake: str, around: str, files: Callable[..., dict[str, str]]) -> None:
-    answer = asked(files(KNOWN_MISTAKES[mistake], SURROUNDINGS[around]))
+    answer = asked_once(files(KNOWN_MISTAKES[mistake], SURROUNDINGS[around]))
     assert answer.tier == "refused", answer
 
 

@@ -9,13 +9,14 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.hostile_moves import HOSTILE
-from tests.support.moves import LATER, Case, asked, in_function, one_file, two_files
+from tests.support.moves import LATER, Case, asked_once, in_function, one_file, two_files
 
 CARE = {"safe": 0, "checked": 1, "refused": 2}
 PROVED = Case(before="losses = []", body="STEP\nlosses.append(loss.item())  # later\nprint(i, loss.item())  # later")
@@ -30,7 +31,7 @@ UNKNOWN = (
 
 
 def _care(files: Mapping[str, str]) -> int:
-    return CARE[asked(files).tier]
+    return CARE[asked_once(files).tier]
 
 
 def _renamed(case: Case) -> Case:
@@ -72,6 +73,12 @@ def _method(case: Case) -> Case:
 
 
 CHANGES: Mapping[str, Callable[[Case], Case]] = {"renamed": _renamed, "wrapped": _wrapped, "made a method": _method}
+REWRITTEN = [
+    (loop, change)
+    for (loop, case), (change, made) in product(CASES.items(), CHANGES.items())
+    if one_file(made(case), in_function) != one_file(case, in_function)
+]
+"""A case without functions has none to rename: its answer would be held against itself."""
 
 
 @pytest.mark.parametrize("loop", CASES)
@@ -80,8 +87,7 @@ def test_definitions_in_another_file_make_no_answer_less_careful(loop: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("loop", CASES)
+@pytest.mark.parametrize(("loop", "change"), REWRITTEN)
 def test_another_way_to_write_it_makes_no_answer_less_careful(loop: str, change: str) -> None:
     before, after = CASES[loop], CHANGES[change](CASES[loop])
     assert _care(one_file(after, in_function)) >= min(_care(one_file(before, in_function)), CARE["checked"])
