@@ -20,15 +20,9 @@ from tracelens.patch.code import devices, formats, movers
 from tracelens.patch.code.names import FileNames, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import unread
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, is_rare
+from tracelens.patch.loop.loops import DECIDES, RETURN_TENSOR, Blocked, Loop, is_rare
 from tracelens.patch.loop.sites import Site, SiteKind, find
 from tracelens.units import ms
-
-DECIDES = (
-    say("the value decides what the same batch does next"),
-    say("keep the check, or make it every N batches on a tensor kept on the GPU"),
-)
-"""Obstacle and what to do by hand, for a value that a condition looks at."""
 
 ON_CPU = (
     say("nothing in this script uses a GPU: on the CPU each value is there as soon as it is computed"),

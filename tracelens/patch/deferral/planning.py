@@ -29,7 +29,7 @@ from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, Suspected, is_rare
+from tracelens.patch.loop.loops import DECIDES, KEPT, Blocked, Suspected, is_rare
 
 MAX_JOINING = 6
 """Statements without a read that are taken into a plan because it may not pass them."""
@@ -353,10 +353,9 @@ class _Planner:
     def _why_not(self, node: cst.CSTNode) -> tuple[str, str]:
         """The reason why a statement that touches the results cannot run later, in words."""
         if self.facts.source.kept_by_comment(node):
-            return say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
+            return KEPT
         if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
-            why = say("the value decides what the same batch does next")
-            return why, say("keep the check, or make it every N batches on a tensor kept on the GPU")
+            return DECIDES
         if isinstance(node, (cst.For, cst.With)):
             return say("the value is used by the head of a block"), say("read it every N batches")
         if (loud := self._loud(node)) is not None:

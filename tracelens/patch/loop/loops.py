@@ -25,6 +25,12 @@ _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
 """Methods of the helpers in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = say("return the tensor, and take its number where it is logged, every N batches")
+KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
+DECIDES = (
+    say("the value decides what the same batch does next"),
+    say("keep the check, or make it every N batches on a tensor kept on the GPU"),
+)
+"""Obstacle and what to do by hand, for a value that a condition looks at."""
 FIRST_BATCHES = 10
 """`step > n` up to this n is taken for all batches but the first ones."""
 REMEMBERED = 64 * PARSED_FILES
@@ -148,6 +154,12 @@ def scope_of(source: SourceFile, node: cst.CSTNode) -> Scope:
         if isinstance(ancestor, (cst.ClassDef, cst.Lambda)):
             raise Blocked(node, say("it stands in a class body or a lambda"), say("move the loop into a function"))
     return source.module
+
+
+def check_kept(source: SourceFile, node: cst.CSTNode, place: cst.CSTNode | None = None) -> None:
+    """Raise `Blocked` at a place where the user wants to have a node as it is."""
+    if source.kept_by_comment(node):
+        raise Blocked(place, *KEPT)
 
 
 def check_scope(scope: Scope) -> None:

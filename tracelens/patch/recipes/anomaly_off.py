@@ -15,7 +15,7 @@ from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, check_kept
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 
 OFF = "set_detect_anomaly(False)"
@@ -74,8 +74,7 @@ def _mode(call: cst.Call) -> cst.Arg | None:
 
 def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
     source = request.source
-    if source.kept_by_comment(call):
-        raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, call, call)
     if condition := _condition_around(source, call):
         obstacle = say("it is switched on below `{condition}`", condition=condition)
         raise Blocked(call, obstacle, say("start the training so that this does not hold"))

@@ -14,7 +14,7 @@ from tracelens.patch.code.names import FileNames, root_key, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
-from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
 from tracelens.patch.recipes import host_memory, pinned, wait_dependents
@@ -49,8 +49,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
     """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
     source = site.source
-    if source.kept_by_comment(site.statement):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, site.statement)
     if any(isinstance(n, cst.SimpleString) and n.value.strip("\"'") == "mps" for n in walk(source.module)):
         obstacle = say("the script can run on MPS, where such copies can return wrong values")
         raise Blocked(None, obstacle, say("copy without blocking only where device.type is cuda"))

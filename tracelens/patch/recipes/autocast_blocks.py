@@ -26,7 +26,7 @@ from tracelens.patch.loop.forward_pass import (
     sections,
     spans_lines,
 )
-from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.loops import KEPT, Blocked, check_framework
 from tracelens.patch.loop.project_trees import dotted, is_started, own_tree, project_trees
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
@@ -141,7 +141,7 @@ def _check(source: SourceFile, found: ForwardPass) -> None:
             raise Blocked(None, say("its statements share lines with others"), BY_HAND)
         first, last = spans_lines([statement])
         if any("tracelens: keep" in source.line_text(line) for line in range(max(1, first - 1), last + 1)):
-            raise Blocked(None, *rounding.KEPT)
+            raise Blocked(None, *KEPT)
     function = enclosing(tree, found.backward, ast.FunctionDef)
     if isinstance(function, ast.FunctionDef) and function.name == "closure":
         raise Blocked(None, say("the optimizer calls the forward pass itself"), BY_HAND)

@@ -19,9 +19,9 @@ from tracelens.patch.code.source import Conflict, SourceFile, Splice, Unreadable
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.facts import facts_of
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, check_framework, own_nodes
+from tracelens.patch.loop.loops import DECIDES, RETURN_TENSOR, Blocked, Loop, check_framework, own_nodes
 from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
-from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Look, Shape, UsedAtOnce
 from tracelens.patch.recipes.carried_forms import is_item
@@ -236,9 +236,7 @@ def _waiting(
     waiting = {sites[number].line for one in answer.proposals for number in one.sites}
     if len(answer.proposals) == 1 and lines <= waiting:
         return answer.proposals[0]
-    obstacle = (
-        answer.declined[0].obstacle if answer.declined else say("the value decides what the same batch does next")
-    )
+    obstacle = answer.declined[0].obstacle if answer.declined else DECIDES[0]
     told = say("{place} looks at it in each batch: {obstacle}", place=place(source, often[0].node), obstacle=obstacle)
     raise Blocked(None, told, RETURN_TENSOR)
 

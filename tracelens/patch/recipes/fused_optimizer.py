@@ -16,7 +16,7 @@ from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.loop import project_trees
 from tracelens.patch.loop.loaders import has_hidden_arguments
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, check_kept
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
 from tracelens.patch.recipes.arguments import with_argument
@@ -61,7 +61,7 @@ def _torch_class(request: RecipeRequest, call: cst.Call) -> str:
 def _proposed(request: RecipeRequest, call: cst.Call) -> list[Proposal]:
     """The call with the argument; raises `Blocked`. Nothing where it has it."""
     source = request.source
-    rounding.check_kept(source, call)
+    check_kept(source, call, call)
     if has_hidden_arguments(call):
         obstacle = say("the optimizer's arguments are hidden in `*` or `**`")
         raise Blocked(call, obstacle, say("add {fused}=True there", fused=FUSED))

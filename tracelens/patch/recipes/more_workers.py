@@ -18,7 +18,7 @@ from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.loop import options, workers
 from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, is_data_loader, keyword, loader_of
-from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, training_loop
 from tracelens.patch.loop.per_batch import step_bodies
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
@@ -117,8 +117,7 @@ def _loader_calls(request: RecipeRequest, loop: cst.For) -> tuple[cst.Call, ...]
 def _check_call(request: RecipeRequest, call: cst.Call) -> None:
     if has_hidden_arguments(call):
         raise Blocked(call, say("the loader's arguments are hidden in `*` or `**`"), say("change them there"))
-    if request.source.kept_by_comment(call):
-        raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(request.source, call, call)
 
 
 def _loops(request: RecipeRequest) -> Iterator[cst.For]:
@@ -196,8 +195,7 @@ def _number(request: RecipeRequest, call: cst.Call) -> cst.Integer | None:
             say("the number of workers comes from `{text}`", text=text),
             say("set `{text}` to {workers}", text=text, workers=request.edit.workers),
         )
-    if request.source.kept_by_comment(default):
-        raise Blocked(default, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(request.source, default, default)
     return default
 
 

@@ -18,7 +18,7 @@ from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.guards import GUARD_BY_HAND, Guard
-from tracelens.patch.loop.loops import Blocked, Loop, training_loop
+from tracelens.patch.loop.loops import Blocked, Loop, check_kept, training_loop
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import defer_read
@@ -138,10 +138,8 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
 
 
 def _refuse(request: RecipeRequest, found: Sequence[Guard]) -> None:
-    guard = found[0]
-    if request.source.kept_by_comment(guard.node):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
-    raise Blocked(None, guard.other, GUARD_BY_HAND)
+    check_kept(request.source, found[0].node)
+    raise Blocked(None, found[0].other, GUARD_BY_HAND)
 
 
 def _planned(request: RecipeRequest, loop: Loop, facts: LoopFacts, movable: Sequence[Guard]) -> _Plan:

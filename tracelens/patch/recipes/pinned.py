@@ -17,7 +17,7 @@ from tracelens.patch.code.names import FileNames, dotted, targets, variables, wa
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.loop.sites import is_copy_to_device
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
 from tracelens.patch.recipes.arguments import with_argument
@@ -74,7 +74,7 @@ def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | Non
     if hidden.names(source, call) is None:
         return say("the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them")
     if source.kept_by_comment(call):
-        return say("it is marked `# tracelens: keep`")
+        return KEPT[0]
     if not _torch(names):
         return say("the file does not import torch by name")
     made_there = any(is_copy_to_device(part) for part in _made(source, call) if isinstance(part, cst.Call))

@@ -23,7 +23,7 @@ from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral.loop_lines import below, first_line
-from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, check_unpatched, is_rare, training_loop
 from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes.every_nth import condition, groups, line_at
@@ -148,8 +148,7 @@ def _place(request: RecipeRequest, target: Target) -> tuple[_Where, cst.SimpleSt
     if is_thinned(source, line):
         raise Blocked(line, say("it is made every few batches only"), say("nothing to do"))
     where = _where(request, line)
-    if source.kept_by_comment(line.body[0]):
-        raise Blocked(line, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, line.body[0], line)
     if not isinstance(source.parent(line), cst.IndentedBlock):
         raise Blocked(line, say("it does not stand in a block of its own"), BY_HAND)
     return where, line

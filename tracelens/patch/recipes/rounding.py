@@ -8,16 +8,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-import libcst as cst
-
 from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
-KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
 EVIDENCE = say("named by its lever; `tracelens try` measures it")
 
 
@@ -49,12 +46,6 @@ def proposal(request: RecipeRequest, line: int, reason: str, splices: Sequence[S
 
 def declined(request: RecipeRequest, line: int | None, obstacle: str, by_hand: str) -> Declined:
     return Declined(request.edit.kind, Location(request.source.shown, line), obstacle, by_hand)
-
-
-def check_kept(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise `Blocked` where the user wants to have a statement as it is."""
-    if source.kept_by_comment(node):
-        raise Blocked(node, *KEPT)
 
 
 def name_of_torch(names: FileNames) -> str:

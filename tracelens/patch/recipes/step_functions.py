@@ -28,6 +28,7 @@ from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import (
+    DECIDES,
     RETURN_TENSOR,
     Blocked,
     Loop,
@@ -113,7 +114,7 @@ def _proposal(
     if any(isinstance(site.statement, cst.Return) for site in seeds):
         raise Blocked(None, say("the value is returned"), RETURN_TENSOR)
     if not all(isinstance(site.statement, cst.BaseSmallStatement) for site in seeds) or not seeds:
-        raise Blocked(None, say("the value decides what the same batch does next"), RETURN_TENSOR)
+        raise Blocked(None, DECIDES[0], RETURN_TENSOR)
     statements = list({id(site.statement): site.statement for site in seeds}.values())
     facts = replace(facts_of(made.source, made.loop), doubts=Doubts(asks_project=False))
     deferral = plan_between(facts, statements)

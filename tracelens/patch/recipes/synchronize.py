@@ -21,6 +21,7 @@ from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_framework,
+    check_kept,
     check_scope,
     check_unpatched,
     head,
@@ -42,8 +43,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 def _loop(request: RecipeRequest, site: Site) -> Loop:
     """The loop whose batches the call waits for; raises `Blocked` where the call has to stay."""
     source, names = site.source, request.names
-    if source.kept_by_comment(site.statement):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, site.statement)
     check_framework(names)
     loop = training_loop(source, site.node)
     check_unpatched(loop, names)

@@ -14,7 +14,7 @@ from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
 
@@ -58,8 +58,7 @@ def check_replaceable(request: RecipeRequest, node: cst.CSTNode, variables: Coll
     source = request.source
     if request.names.qualified(cst.Name("torch")) != "torch":
         raise Blocked(node, say("the file does not import torch by that name"), by_hand)
-    if source.kept_by_comment(node):
-        raise Blocked(node, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, node, node)
     inside = {id(each) for each in walk(node)}
     scope = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), source.module)
     for each in walk(scope):

@@ -24,6 +24,7 @@ from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_framework,
+    check_kept,
     check_unpatched,
     globals_of,
     training_loop,
@@ -144,8 +145,7 @@ def _check(request: RecipeRequest, place: _Place) -> None:
     for line in place.lines:
         small = line.body[0]
         check_unwatched(facts, line)
-        if request.source.kept_by_comment(small):
-            raise Blocked(line, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+        check_kept(request.source, small, line)
         if not isinstance(request.source.parent(line), cst.IndentedBlock):
             raise Blocked(line, say("it does not stand in a block of its own"), BY_HAND)
         values = [small.value] if isinstance(small, cst.Assign) else _values(small)

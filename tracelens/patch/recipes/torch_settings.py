@@ -17,7 +17,7 @@ from tracelens.model import Declined
 from tracelens.patch.code.names import targets, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.effects.places import last_name
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, check_kept
 from tracelens.patch.loop.project_trees import dotted, project_trees
 from tracelens.patch.loop.training_loops import before_training
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
@@ -106,7 +106,7 @@ def _changed(
     code = source.code(value)
     if code.strip("'\"") == wanted.strip('"'):
         return
-    rounding.check_kept(source, node)
+    check_kept(source, node, node)
     literal = isinstance(value, cst.SimpleString) if setting.choice else code == "False"
     if not literal:
         obstacle = say("it comes from `{code}`", code=code)

@@ -12,7 +12,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.every_nth import line_at
 
@@ -51,8 +51,7 @@ def _call(source: SourceFile, line: int | None) -> cst.Call:
         raise Blocked(statement, NO_PLACE, BY_HAND)
     if source.line(call) != source.last_line(call):
         raise Blocked(statement, say("the call has more than one line"), BY_HAND)
-    if small is not None and source.kept_by_comment(small):
-        raise Blocked(statement, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, cst.ensure_type(small, cst.Expr), statement)
     return call
 
 
