@@ -20,7 +20,7 @@ from tracelens.patch.code import devices, formats, movers
 from tracelens.patch.code.names import FileNames, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import unread
-from tracelens.patch.loop.loops import DECIDES, RETURN_TENSOR, Blocked, Loop, is_rare
+from tracelens.patch.loop.loops import DECIDES, RETURN_TENSOR, Blocked, Loop, is_rare, loops_around
 from tracelens.patch.loop.sites import Site, SiteKind, find
 from tracelens.units import ms
 
@@ -182,7 +182,7 @@ def evidence(stalls: Sequence[Stall]) -> str:
 
 def _at_line(sites: Sequence[Site], line: int) -> list[Site]:
     """Sites on the line itself; else those whose statement spans it. A `float(x)` only by its own line."""
-    exact = [s for s in sites if s.source.line(s.node) <= line <= s.source.last_line(s.node)]
+    exact = [site for site in sites if site.source.covers(site.node, line)]
     return exact or [s for s in sites if s.covers(line)]
 
 
@@ -210,12 +210,7 @@ def _uncertain(site: Site) -> bool:
 
 
 def _loop_with_backward(source: SourceFile, node: cst.CSTNode) -> Loop | None:
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
-            return None
-        if isinstance(ancestor, Loop) and ".backward(" in source.code(ancestor):
-            return ancestor
-    return None
+    return next((loop for loop in loops_around(source, node) if ".backward(" in source.code(loop)), None)
 
 
 def _guarded(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
@@ -260,4 +255,4 @@ def _is_condition(source: SourceFile, line: int | None) -> bool:
         if isinstance(node, cst.Assert)
         or (isinstance(node, (cst.If, cst.While)) and isinstance(node.body, cst.IndentedBlock))
     ]
-    return line is not None and any(source.line(test) <= line <= source.last_line(test) for test in tests)
+    return any(source.covers(test, line) for test in tests)

@@ -190,6 +190,10 @@ class SourceFile:
     def last_line(self, node: cst.CSTNode) -> int:
         return bisect.bisect_right(self.line_starts, self.spans[node][1])
 
+    def covers(self, node: cst.CSTNode, line: int | None) -> bool:
+        """Whether a line is one of a node's."""
+        return line is not None and self.line(node) <= line <= self.last_line(node)
+
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         return self.parents.get(node)
 

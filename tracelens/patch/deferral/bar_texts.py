@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, method_of, walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.planning import Deferral
@@ -70,7 +70,7 @@ def _is_text(facts: LoopFacts, bar: Bar, line: cst.CSTNode) -> bool:
 def _only_computes(facts: LoopFacts, call: cst.Call) -> bool:
     full = facts.names.qualified(call.func)
     within = any(isinstance(part, cst.Call) and read_of(part) is not None for part in walk(call.func))
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    method = method_of(call)
     return is_pure(full) or method in ("format", "mean", "sum", "detach", "cpu", "size") or within
 
 

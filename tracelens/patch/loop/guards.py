@@ -15,12 +15,12 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import FileNames, dotted, walk, written
+from tracelens.patch.code.names import FileNames, dotted, last_name, walk, written
 from tracelens.patch.code.outside import OUTPUT
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, Loop
+from tracelens.patch.loop.loops import DECIDES, Blocked, Loop, innermost_loop
 from tracelens.patch.loop.sites import reads_in
 
 CHECKS = words("isnan isinf isfinite isneginf isposinf")
@@ -30,7 +30,7 @@ _EXITS = words("sys.exit exit quit")
 _SAVES = re.compile(r"save|checkpoint|ckpt|\bdump\b|state_dict$", re.IGNORECASE)
 """Calls that may write the weights somewhere: no name that says so is ever called with weights nobody looked at."""
 
-GUARD_BY_HAND = say("keep the check, or make it every N batches on a tensor kept on the GPU")
+GUARD_BY_HAND = DECIDES[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ def _saves(facts: LoopFacts, node: cst.CSTNode, seen: frozenset[str]) -> bool:
 
 def leaves_loop(facts: LoopFacts, node: cst.CSTNode) -> bool:
     """Whether the loop has to be left in front of a statement, where a guard that has looked says so by a `break`."""
-    inner = next((one for one in facts.source.ancestors(node) if isinstance(one, (cst.For, cst.While))), None)
+    inner = innermost_loop(facts.source, node)
     return _breaks(facts) and inner is facts.loop and not isinstance(node, cst.BaseSmallStatement)
 
 
@@ -226,7 +226,7 @@ def _displayed(call: cst.Call) -> bool:
 def _checks(node: cst.BaseExpression, source: SourceFile) -> bool:
     """`math.isnan(x)`, `torch.isfinite(x).all()`, `x.isnan() | x.isinf()`, `x != x`."""
     if isinstance(node, cst.Call):
-        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else dotted(node.func)
+        name = last_name(node.func)
         inner = node.args[0].value if node.args else getattr(node.func, "value", None)
         wraps = name in _WRAPS and isinstance(inner, cst.BaseExpression) and _checks(inner, source)
         return name in CHECKS or wraps

@@ -15,7 +15,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
-from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, walk
+from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, method_of, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.objects import RUNTIME
 
@@ -86,18 +86,37 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
     A loop over micro-batches has the backward but not the step, so it is not taken; a loop over epochs has both, but
     only inside another loop. Raises `Blocked`.
     """
-    loops: list[Loop] = []
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
-            break
-        if isinstance(ancestor, (cst.For, cst.While)):
-            loops.append(ancestor)
+    loops = list(loops_around(source, node))
     if not loops:
         raise Blocked(node, *_outside(source, node))
     chosen = next((loop for loop in loops if _steps(loop)), None) or next((p for p in loops if _goes_back(p)), loops[0])
     if isinstance(chosen, cst.For) and chosen.asynchronous is not None:
         raise Blocked(chosen, say("the training loop is an async for"), say("read the values every N batches"))
     return chosen
+
+
+def loops_around(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
+    """The loops of its own function around a node, the innermost first."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            return
+        if isinstance(ancestor, (cst.For, cst.While)):
+            yield ancestor
+
+
+def innermost_loop(source: SourceFile, node: cst.CSTNode) -> Loop | None:
+    """The innermost loop around a node, also around the function that holds it."""
+    return next((one for one in source.ancestors(node) if isinstance(one, (cst.For, cst.While))), None)
+
+
+def function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
+    """The function around a place that no loop of that function is around."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, cst.FunctionDef):
+            return ancestor
+        if isinstance(ancestor, (cst.For, cst.While, cst.Lambda, cst.ClassDef)):
+            return None
+    return None
 
 
 def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
@@ -107,9 +126,8 @@ def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
     if function is None:
         return say("it is not in a loop of its own function"), say("move it into the training loop")
     name = function.name.value
-    for call in walk(source.module):
-        called = isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == name
-        if called and any(isinstance(ancestor, Loop) for ancestor in source.ancestors(call)):
+    for call in source.calls.get(name, ()):
+        if innermost_loop(source, call) is not None:
             return say(
                 "it is not in a loop of its own function: line {line} calls `{name}` in one",
                 line=source.line(call),
@@ -223,9 +241,9 @@ def own_nodes(scope: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return tuple(out)
 
 
-def globals_of(scope: Scope) -> frozenset[str]:
-    """Names that a function declares to be those of the file."""
-    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Global) for item in n.names)
+def declared(scope: Scope, kind: type[cst.Global | cst.Nonlocal]) -> frozenset[str]:
+    """Names that a function declares to be those of the file, or of the function around it."""
+    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, kind) for item in n.names)
 
 
 def inner_functions(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -301,8 +319,7 @@ def _steps(loop: Loop) -> bool:
 
 @lru_cache(maxsize=REMEMBERED)
 def _goes_back(loop: Loop) -> bool:
-    calls = (node.func for node in _outside_inner_loops(loop.body) if isinstance(node, cst.Call))
-    return any(isinstance(func, cst.Attribute) and func.attr.value == "backward" for func in calls)
+    return any(method_of(node) == "backward" for node in _outside_inner_loops(loop.body))
 
 
 def _outside_inner_loops(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

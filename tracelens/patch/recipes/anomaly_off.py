@@ -16,7 +16,7 @@ from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_kept
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
 OFF = "set_detect_anomaly(False)"
 _SETS = frozenset({"torch.autograd.set_detect_anomaly", "torch.set_anomaly_enabled"})
@@ -39,7 +39,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     declined: list[Declined] = []
     calls = [node for node in walk(request.source.module) if _is_about_anomalies(request, node)]
     for target in request.targets:
-        here = [call for call in calls if _is_at(request.source, call, target)]
+        here = [call for call in calls if target.line is None or request.source.covers(call, target.line)]
         if not here and target.line is not None:
             place = Location(request.source.shown, target.line)
             declined.append(Declined(request.edit.kind, place, NO_PLACE, BY_HAND))
@@ -59,10 +59,6 @@ def _is_about_anomalies(request: RecipeRequest, node: cst.CSTNode) -> bool:
     mode = _mode(node)
     off = mode is not None and isinstance(mode.value, cst.Name) and mode.value.value == "False"
     return name == _DETECTS or (name in _SETS and not off)
-
-
-def _is_at(source: SourceFile, call: cst.CSTNode, target: Target) -> bool:
-    return target.line is None or source.line(call) <= target.line <= source.last_line(call)
 
 
 def _mode(call: cst.Call) -> cst.Arg | None:

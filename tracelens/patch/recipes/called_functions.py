@@ -13,7 +13,7 @@ from pathlib import Path
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, last_name, walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse_beside
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.device_values import DeviceValues
@@ -67,8 +67,9 @@ def waits(source: SourceFile, call: cst.Call, values: DeviceValues, depth: int =
     for leaf, found in inside.follow(leaves_of(called.function.body)):
         if any(is_certain(called.source, node, called.function) for node in found):
             return True
-        calls = [part for part in walk(leaf) if isinstance(part, cst.Call)] if _is_small(leaf) else []
-        if any(waits(called.source, one, inside, depth - 1) for one in calls if _is_reached(called, one)):
+        small = walk(leaf) if isinstance(leaf, cst.BaseSmallStatement) else ()
+        calls = (one for one in small if isinstance(one, cst.Call) and is_certain(called.source, one, called.function))
+        if any(waits(called.source, one, inside, depth - 1) for one in calls):
             return True
         if any(isinstance(part, (cst.Return, cst.Raise)) for part in walk(leaf)):
             return False  # what stands further down may not be reached
@@ -77,8 +78,7 @@ def waits(source: SourceFile, call: cst.Call, values: DeviceValues, depth: int =
 
 def gives_little_work(source: SourceFile, call: cst.Call, depth: int = MOST_CALLS) -> bool:
     """Whether a call starts no more than a few short kernels, for all that is known."""
-    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func)
-    if is_pure(source.names.qualified(call.func)) or name in _NO_WORK | _FEW_KERNELS:
+    if is_pure(source.names.qualified(call.func)) or last_name(call.func) in _NO_WORK | _FEW_KERNELS:
         return True
     called = called_function(source, call) if depth else None
     if called is None:
@@ -119,14 +119,6 @@ def _asks_for_gradient(node: cst.CSTNode, part: cst.CSTNode) -> bool:
         return False
     asked = test.comparisons[0]
     return test.left.attr.value == "grad" and isinstance(asked.operator, cst.IsNot)
-
-
-def _is_small(leaf: cst.CSTNode) -> bool:
-    return isinstance(leaf, cst.BaseSmallStatement)
-
-
-def _is_reached(called: CalledFunction, call: cst.Call) -> bool:
-    return is_certain(called.source, call, called.function)
 
 
 # ----------------------------------------------------------------------------------------------- which function it is

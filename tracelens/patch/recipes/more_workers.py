@@ -14,8 +14,8 @@ import libcst as cst
 
 from tracelens.messages import say, say_count
 from tracelens.model import Declined, Location
-from tracelens.patch.code.names import walk
-from tracelens.patch.code.source import Splice
+from tracelens.patch.code.names import method_of, walk
+from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import options, workers
 from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, is_data_loader, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, training_loop
@@ -89,7 +89,7 @@ def _made_there(request: RecipeRequest) -> list[cst.Call]:
     if not lines:
         return []
     calls = (node for node in walk(source.module) if isinstance(node, cst.Call) and is_data_loader(node, request.names))
-    return [call for call in calls if any(source.line(call) <= line <= source.last_line(call) for line in lines)]
+    return [call for call in calls if any(source.covers(call, line) for line in lines)]
 
 
 def _may_change(request: RecipeRequest, call: cst.Call, declined: list[Declined]) -> bool:
@@ -125,9 +125,7 @@ def _loops(request: RecipeRequest) -> Iterator[cst.For]:
     lines = {target.line for target in request.targets} - {None}
     found: dict[int, cst.For] = {}
     for node in walk(source.module):
-        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
-            continue
-        if node.func.attr.value != "backward":
+        if method_of(node) != "backward":
             continue
         try:
             loop = training_loop(source, node)
@@ -136,7 +134,7 @@ def _loops(request: RecipeRequest) -> Iterator[cst.For]:
         if isinstance(loop, cst.For):
             found[id(loop)] = loop
     for loop in found.values():
-        if not lines or any(source.line(loop) <= line <= source.last_line(loop) for line in lines if line):
+        if not lines or any(source.covers(loop, line) for line in lines):
             yield loop
 
 
@@ -197,6 +195,18 @@ def _number(request: RecipeRequest, call: cst.Call) -> cst.Integer | None:
         )
     check_kept(request.source, default, default)
     return default
+
+
+def condition_of_workers(source: SourceFile, call: cst.Call, by_hand: str) -> str:
+    """The condition that a loader has workers; empty where it certainly has, `Blocked` where none or nobody knows."""
+    given = keyword(call, WORKERS, WORKERS_POSITION)
+    if isinstance(given, (cst.Name, cst.Attribute)):
+        return f"{source.code(given)} > 0"
+    if given is None or (isinstance(given, cst.Integer) and given.evaluated_value <= 0):
+        raise Blocked(call, say("the loader has no workers"), say("nothing to do"))
+    if isinstance(given, cst.Integer):
+        return ""
+    raise Blocked(call, say("the number of workers comes from `{code}`", code=source.code(given)), by_hand)
 
 
 def _reason(change: str, draws: str, start: str) -> str:

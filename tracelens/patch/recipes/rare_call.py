@@ -19,7 +19,7 @@ import libcst as cst
 from tracelens.messages import joined, say
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
-from tracelens.patch.code.names import dotted, rebound, walk
+from tracelens.patch.code.names import dotted, method_of, rebound, walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral.loop_lines import below, first_line
@@ -160,7 +160,7 @@ def _kind(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Kind | None
     call = small.value if isinstance(small, cst.Expr) else None
     if not isinstance(call, cst.Call):
         return None
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "flush" and not call.args:
+    if method_of(call) == "flush" and not call.args:
         return _FLUSH if dotted(call.func) else None
     plain = all(isinstance(argument.value, cst.Integer) and not argument.star for argument in call.args)
     name = request.names.qualified(call.func)

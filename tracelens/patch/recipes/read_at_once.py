@@ -68,16 +68,12 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 def _found(request: RecipeRequest, line: int | None) -> tuple[cst.CSTNode, Proposal]:
     source = request.source
     for node in walk(source.module):
-        if isinstance(node, _Comprehension) and _covers(source, node, line) and _reads_in(node.elt):
+        if isinstance(node, _Comprehension) and source.covers(node, line) and _reads_in(node.elt):
             return node, _of_comprehension(request, node)
     loop = loop_at(source, line)
     if loop is None:
         raise Blocked(None, NO_LOOP, BY_HAND)
     return loop, _of_loop(request, loop)
-
-
-def _covers(source: SourceFile, node: cst.CSTNode, line: int | None) -> bool:
-    return line is not None and source.line(node) <= line <= source.last_line(node)
 
 
 # --------------------------------------------------------------------------------------------------- comprehensions

@@ -17,8 +17,8 @@ from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
 from tracelens.patch.loop.loops import inner_functions, own_nodes
-from tracelens.patch.loop.sites import read_of
 from tracelens.patch.proposal import RecipeRequest, Target
+from tracelens.patch.recipes.carried_forms import is_item
 
 _BOUND_AND_RETURNED = 2
 
@@ -110,7 +110,7 @@ def _returned(
     elif value is not None:
         parts = [value]
     parts = [_named_before(source, function, returns[0], part) for part in parts]
-    reads = [part for part in parts if isinstance(part, cst.Call) and _is_item(part)]
+    reads = [part for part in parts if isinstance(part, cst.Call) and is_item(part)]
     if not reads or len(reads) < len(parts) or value is None:
         return None
     if len(reads) > 1 and not all(source.effects.changes_nothing(source.place(read)) for read in reads):
@@ -134,19 +134,12 @@ def _named_before(
     while above and isinstance(last := above.pop(), cst.SimpleStatementLine) and len(last.body) == 1:
         small = last.body[0]
         target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
-        if not isinstance(small, cst.Assign) or not isinstance(small.value, cst.Call) or not _is_item(small.value):
+        if not isinstance(small, cst.Assign) or not isinstance(small.value, cst.Call) or not is_item(small.value):
             break
         if isinstance(target, cst.Name) and target.value == part.value:
             uses = [node for node in walk(function) if isinstance(node, cst.Name) and node.value == part.value]
             return small.value if len(uses) == _BOUND_AND_RETURNED else part
     return part
-
-
-def _is_item(node: cst.Call) -> bool:
-    """`loss.item()`: the only read that any object can be asked for later without a change."""
-    found = read_of(node)
-    method = isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args
-    return method and found is not None and found.kind == "item" and found.node is node
 
 
 def _only_called(source: SourceFile, name: str, calls: tuple[cst.Call, ...]) -> bool:

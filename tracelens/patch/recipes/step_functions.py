@@ -16,7 +16,7 @@ import libcst as cst
 
 from tracelens.messages import joined, say, say_count
 from tracelens.patch.code import movers
-from tracelens.patch.code.names import dotted, is_output, key, own_names, walk
+from tracelens.patch.code.names import dotted, is_output, key, own_names, parameters, walk
 from tracelens.patch.code.naming import take_name, unused_name
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
@@ -33,6 +33,7 @@ from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_scope,
+    function_without_loop,
     head,
     inner_functions,
     is_rare,
@@ -72,7 +73,7 @@ def propose(request: RecipeRequest, taken: frozenset[int]) -> RecipeAnswer:
     found, _ = matched(request, "read")
     groups: dict[cst.FunctionDef, list[tuple[Site, Target]]] = {}
     for site, target in found:
-        function = _function_without_loop(source, site.node)
+        function = function_without_loop(source, site.node)
         if function is not None:
             groups.setdefault(function, []).append((site, target))
     proposals, declined, used = [], [], set[str]()
@@ -86,16 +87,6 @@ def propose(request: RecipeRequest, taken: frozenset[int]) -> RecipeAnswer:
         except Blocked as blocked:
             declined += [request.decline(site.node, blocked) for site, _ in members]
     return RecipeAnswer(tuple(proposals), tuple(declined))
-
-
-def _function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
-    """The function around a place that no loop of that function is around."""
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, cst.FunctionDef):
-            return ancestor
-        if isinstance(ancestor, (cst.For, cst.While, cst.Lambda, cst.ClassDef)):
-            return None
-    return None
 
 
 def _proposal(
@@ -274,8 +265,7 @@ def _bound_by(function: cst.FunctionDef) -> frozenset[str]:
 
 def _results(function: cst.FunctionDef, deferral: Deferral) -> frozenset[str]:
     """The results that others may look at; raises `Blocked` for an object that was handed over."""
-    parameters = {part.name.value for part in walk(function.params) if isinstance(part, cst.Param)}
-    handed = sorted((deferral.state & parameters) - {"self"})
+    handed = sorted((deferral.state & parameters(function)) - {"self"})
     if handed or "self" in deferral.state:
         obstacle = say("`{handed}` was handed over, and is known by other names", handed=(handed or ["self"])[0])
         raise Blocked(function, obstacle, RETURN_TENSOR)

@@ -14,7 +14,7 @@ from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, innermost_loop
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
 
@@ -38,11 +38,7 @@ def answer(
 
 def loop_at(source: SourceFile, line: int | None) -> cst.For | None:
     """The innermost loop at a line."""
-    loops = [
-        node
-        for node in walk(source.module)
-        if isinstance(node, cst.For) and line is not None and source.line(node) <= line <= source.last_line(node)
-    ]
+    loops = [node for node in walk(source.module) if isinstance(node, cst.For) and source.covers(node, line)]
     return max(loops, key=source.line, default=None)
 
 
@@ -70,8 +66,8 @@ def check_replaceable(request: RecipeRequest, node: cst.CSTNode, variables: Coll
 
 def _is_over(source: SourceFile, name: cst.Name, loop: cst.CSTNode, scope: cst.CSTNode) -> bool:
     """Whether a name of a function is used before its loop, which runs once."""
-    repeated = any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(loop))
-    return isinstance(scope, cst.FunctionDef) and not repeated and source.line(name) < source.line(loop)
+    once = innermost_loop(source, loop) is None
+    return isinstance(scope, cst.FunctionDef) and once and source.line(name) < source.line(loop)
 
 
 def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:

@@ -13,7 +13,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.model import Declined, Location
-from tracelens.patch.code.names import dotted, is_output, key, root_key, variables, walk
+from tracelens.patch.code.names import dotted, is_output, key, method_of, root_key, variables, walk
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.deferral.loop_lines import below
 from tracelens.patch.effects.words import words
@@ -26,7 +26,7 @@ from tracelens.patch.loop.loops import (
     check_framework,
     check_kept,
     check_unpatched,
-    globals_of,
+    declared,
     training_loop,
 )
 from tracelens.patch.loop.sites import find, read_of
@@ -108,7 +108,7 @@ def _shows(small: cst.CSTNode, request: RecipeRequest) -> bool:
     call = small.value if isinstance(small, cst.Expr) else None
     if not isinstance(call, cst.Call):
         return False
-    return is_output(call, request.names) or (isinstance(call.func, cst.Attribute) and call.func.attr.value in _SHOWS)
+    return is_output(call, request.names) or method_of(call) in _SHOWS
 
 
 def _users(request: RecipeRequest, loop: cst.For, line: cst.SimpleStatementLine) -> tuple[cst.SimpleStatementLine, ...]:
@@ -118,7 +118,7 @@ def _users(request: RecipeRequest, loop: cst.For, line: cst.SimpleStatementLine)
     if len(assign.targets) > 1 or not isinstance(target, cst.Name) or read_of(assign.value) is None:
         return ()
     source, facts = request.source, facts_of(request.source, loop)
-    if target.value in globals_of(facts.scope):
+    if target.value in declared(facts.scope, cst.Global):
         return ()
     uses = [v for v in variables(facts.scope) if key(v) == target.value and v is not target]
     block = source.parent(line)
@@ -169,8 +169,7 @@ def _check_call(call: cst.Call, facts: LoopFacts) -> None:
         raise Blocked(call, say("`{name}(…)` does more than print", name=name), BY_HAND)
     if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
         raise Blocked(call, say("the value reaches `{name}(…)`, which takes part in the training", name=name), BY_HAND)
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    if method and facts.alone(call).of_project:  # a class of the project
+    if method_of(call) and facts.alone(call).of_project:  # a class of the project
         raise Blocked(call, say("`{name}(…)` may do more than write a line", name=name), BY_HAND)
 
 

@@ -11,6 +11,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.model import Declined, Location
+from tracelens.patch.code.names import method_of
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
@@ -46,8 +47,7 @@ def _call(source: SourceFile, line: int | None) -> cst.Call:
     statement = line_at(source, line)
     small = statement.body[0] if statement is not None else None
     call = small.value if isinstance(small, cst.Expr) else None
-    plain = isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == METHOD
-    if not isinstance(call, cst.Call) or not plain or not _fills(call):
+    if not isinstance(call, cst.Call) or method_of(call) != METHOD or not _fills(call):
         raise Blocked(statement, NO_PLACE, BY_HAND)
     if source.line(call) != source.last_line(call):
         raise Blocked(statement, say("the call has more than one line"), BY_HAND)
