@@ -112,8 +112,7 @@ class SourceFile:
     def trees(self) -> Mapping[Path, ast.Module]:
         """This file, the script that was started and all that they import of the project, parsed."""
         paths = dict.fromkeys((self.path, *([] if self.entry is None else [self.entry]), *self.others))
-        files = (self.project.file(path) for path in paths)
-        return {file.path: file.tree for file in files if file is not None and file.tree is not None}
+        return {path: tree for path in paths if (tree := self.project.tree(path)) is not None}
 
     @cached_property
     def project_text(self) -> str:

@@ -318,9 +318,7 @@ class Expressions:
         return self._holding(node, inside)
 
     def _holding(self, node: ast.AST, inside: Objects, name: str = ANY_KEY) -> Objects:
-        made = self.memory.make(Container, node, self.here(node).maker)
-        self.memory.write(made, name, inside)
-        return frozenset({made})
+        return self.dispatch.made(name, inside, Container, node, self.here(node).maker)
 
     def _dict(self, node: ast.Dict) -> Objects:
         made = self._holding(node, NONE)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from tracelens.patch.effects.scopes import FUNCTIONS, Code, Scope, scope_of
+from tracelens.patch.effects.scopes import FUNCTIONS, Code, Scope, imported, scope_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -264,14 +264,9 @@ def _beside(node: ast.AST) -> Iterator[ast.AST]:
 
 def stored_in_libraries(tree: ast.Module) -> Iterator[str]:
     """The full names of what a file puts in the place of a library's functions."""
-    known: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            pairs = ((one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2 for one in node.names)
-            known.update(pairs)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            known.update((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
-    for node in ast.walk(tree):
+    nodes = tuple(ast.walk(tree))
+    known = dict(pair for node in nodes for pair in imported(node) if not pair[1].startswith("."))
+    for node in nodes:
         root, _, rest = _put_in_place(node).partition(".")
         if root in known and rest:
             yield f"{known[root]}.{rest}"

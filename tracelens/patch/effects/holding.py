@@ -12,7 +12,7 @@ from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.holders import is_holder
 from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.memory import CLASS, Memory
-from tracelens.patch.effects.objects import Container, Name, Object, Thing, Unknown
+from tracelens.patch.effects.objects import Container, Name, Object, Unknown, is_thing
 
 
 def may_hold_tensors(one: Object, memory: Memory, has_numbers: Callable[[Object], bool]) -> bool:
@@ -24,7 +24,8 @@ def may_hold_tensors(one: Object, memory: Memory, has_numbers: Callable[[Object]
     while waiting:
         current = waiting.pop()
         if not isinstance(current, Container):
-            if (_may_be_tensors(current) and current is not one and not has_numbers(current)) or _is_not_told(current):
+            data = is_thing(current, "data") and current is not one  # a tensor, or a list of such
+            if (data and not has_numbers(current)) or _is_not_told(current):
                 return True
             continue
         names = memory.fields.get(current, {})
@@ -32,11 +33,6 @@ def may_hold_tensors(one: Object, memory: Memory, has_numbers: Callable[[Object]
         seen |= inside
         waiting += inside
     return False
-
-
-def _may_be_tensors(one: Object) -> bool:
-    """Whether an object in a list may be a tensor, or a list of such."""
-    return isinstance(one, Thing) and one.kind == "data"
 
 
 def _is_not_told(one: Object) -> bool:

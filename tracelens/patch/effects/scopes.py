@@ -72,6 +72,16 @@ def stored_in(node: ast.AST) -> frozenset[str]:
     return frozenset(one.id for one in stored)
 
 
+def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import binds, each with what it means in full, the dots of a relative one before it."""
+    for one in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+        if isinstance(node, ast.ImportFrom):
+            yield one.asname or one.name, f"{'.' * node.level}{node.module or ''}.{one.name}"
+        else:
+            root = one.name.partition(".")[0]
+            yield (one.asname, one.name) if one.asname else (root, root)
+
+
 def bound_by(node: ast.AST) -> Iterator[str]:
     """The names that a node binds itself."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -79,7 +89,7 @@ def bound_by(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names if alias.name != "*")
+        yield from (name for name, _ in imported(node) if name != "*")
     elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
         yield node.name
     elif isinstance(node, ast.MatchMapping) and node.rest:

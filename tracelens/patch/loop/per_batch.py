@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.batches import batches
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.project import parsed
 
 
 def step_bodies(source: SourceFile) -> tuple[cst.BaseSuite, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tracelens.patch.code.batches import Loop, batches
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
-from tracelens.patch.loop.project_trees import above, own_tree, project_trees
+from tracelens.patch.loop.project_trees import above, own_tree
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _BELOW_IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While, ast.With)
@@ -22,7 +22,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 @lru_cache(maxsize=PARSED_FILES)
 def loops_of_project(source: SourceFile) -> Mapping[Path, tuple[Loop, ...]]:
     """By file, the loops that train."""
-    found = {path: batches(tree).loops for path, tree in project_trees(source).items()}
+    found = {path: batches(tree).loops for path, tree in source.trees.items()}
     return {path: loops for path, loops in found.items() if loops}
 
 
@@ -57,7 +57,7 @@ def before_training(source: SourceFile) -> ast.stmt | None:
 def _run_once(source: SourceFile, path: Path, loop: Loop) -> ast.stmt | None:
     """The outermost loop around one over batches; None where that is the loop itself, in a function that may be called
     for each epoch."""
-    tree = project_trees(source)[path]
+    tree = source.trees[path]
     outer = outermost_loop(tree, loop)
     return None if outer is loop and function_around(tree, loop) is not None else outer
 

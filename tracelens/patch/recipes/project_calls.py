@@ -18,6 +18,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse_beside
+from tracelens.patch.effects import places
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, inner_functions, own_nodes
 
 MAX_FILES = 20
@@ -132,11 +133,9 @@ def _family(source: SourceFile, owner: cst.ClassDef) -> frozenset[str]:
     """The names of all classes that are made of a class or that it is made of, in the files near it."""
     bases: dict[str, set[str]] = {}
     for path in (source.path, *near(source)):
-        file = source.project.file(path)
-        for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
+        for node in source.project.nodes(path):
             if isinstance(node, ast.ClassDef):
-                last = (one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in node.bases)
-                bases.setdefault(node.name, set()).update(last)
+                bases.setdefault(node.name, set()).update(map(places.last_name, node.bases))
     name = owner.name.value
     above = _above(name, bases)
     return frozenset(above | {one for one in bases if name in _above(one, bases)})
@@ -310,10 +309,9 @@ def _is_class(file: SourceFile, made_by: str, family: frozenset[str]) -> bool | 
 
 def _defines(file: SourceFile, path: Path, name: str) -> bool:
     """Whether a file defines a name itself; one that only imports it hands on that of another."""
-    other = file.project.file(path)
-    body = other.tree.body if other is not None and other.tree is not None else []
+    tree = file.project.tree(path)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return any(isinstance(one, kinds) and one.name == name for one in body)
+    return tree is not None and any(isinstance(one, kinds) and one.name == name for one in tree.body)
 
 
 def imported(file: SourceFile, name: str) -> tuple[Path, str] | None:

@@ -18,7 +18,7 @@ from tracelens.patch.code.names import targets, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.loops import Blocked, check_kept
-from tracelens.patch.loop.project_trees import dotted, project_trees
+from tracelens.patch.loop.project_trees import dotted
 from tracelens.patch.loop.training_loops import before_training
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
@@ -150,7 +150,7 @@ def _made_elsewhere(source: SourceFile, setting: _Setting) -> bool:
     """Whether another file of the project makes the setting, or this one does it by torch's newer names: then that
     place is the one to change."""
     last_parts = {".".join(name.split(".")[-2:]) for name in setting.names}
-    for path, tree in project_trees(source).items():
+    for path, tree in source.trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if node.attr == _NEWER:
