@@ -6,7 +6,7 @@ yet written) and `RecipeAnswer`. Apart so that recipes and the code that joins t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -84,6 +84,10 @@ class RecipeRequest:
         by_hand = definition(self.edit.kind).by_hand_in_helper if blocked.by_hand == RETURN_TENSOR else ""
         return Declined(self.edit.kind, self.place(node), obstacle, by_hand or blocked.by_hand)
 
+    def decline_target(self, target: Target, blocked: Blocked) -> Declined:
+        """Decline a place that the recording names, of which the file shows nothing that could be changed."""
+        return Declined(self.edit.kind, Location(self.source.shown, target.line), blocked.obstacle, blocked.by_hand)
+
 
 RuntimeCall = Literal["record", "synchronize"]
 """Methods of the runtime that replace a synchronize."""
@@ -151,8 +155,7 @@ def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Ta
     declined: list[Declined] = []
     for target in request.targets:
         if not target.stalls and devices.only_cpu(request.source):
-            place = Location(request.source.shown, target.line)
-            declined.append(Declined(request.edit.kind, place, *ON_CPU))
+            declined.append(request.decline_target(target, Blocked(None, *ON_CPU)))
             continue
         if target.line is None:
             chosen, reason = _unlocated(request, sites)
@@ -162,6 +165,22 @@ def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Ta
             declined.append(_nothing_there(request, target, kind, reason))
         found += [(site, target) for site in chosen if not any(site is other for other, _ in found)]
     return found, declined
+
+
+def by_target(
+    request: RecipeRequest, propose_at: Callable[[RecipeRequest, int | None], tuple[cst.CSTNode, Proposal]]
+) -> RecipeAnswer:
+    """One Proposal per node that `propose_at` finds at the targets' lines; what it raises is declined."""
+    proposals: dict[int, Proposal] = {}
+    declined: list[Declined] = []
+    for target in request.targets:
+        try:
+            node, proposal = propose_at(request, target.line)
+        except Blocked as blocked:
+            declined.append(request.decline_target(target, blocked))
+            continue
+        proposals[id(node)] = proposal
+    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
 
 
 def evidence(stalls: Sequence[Stall]) -> str:

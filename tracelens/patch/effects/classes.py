@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.memory import BASES, Memory, Unit
-from tracelens.patch.effects.objects import Class, Function, Name, Object, Thing, Unknown
+from tracelens.patch.effects.objects import Class, Function, Instance, Name, Object, Thing, Unknown, is_thing
 from tracelens.patch.effects.places import last_name
 
 MAX_BASES = 64
@@ -79,6 +79,11 @@ def kind_of(base: Name) -> str | None:
     if entry is None or entry.gives == "unknown":
         return None
     return entry.gives[1:-1] if entry.gives.startswith("<") else "data"
+
+
+def is_of_kind(one: object, kind: str, memory: Memory, unit: Unit) -> bool:
+    """Whether it is a library's object of that kind, or one of a class of the project that is made of such a class."""
+    return is_thing(one, kind) or (isinstance(one, Instance) and kind in kinds(one.made, memory, unit))
 
 
 def methods(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:

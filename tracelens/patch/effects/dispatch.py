@@ -292,11 +292,8 @@ class Dispatch(Items):
 
     def _are(self, objects: Objects, kind: str, here: Here) -> bool:
         """Whether one of the objects is of a library's class of that kind, or of one that is made of it."""
-        made = (one.made for one in objects if isinstance(one, Instance))
-        own = any(kind in classes.kinds(one, self.memory, here.unit) for one in made)
-        return own or any(
-            isinstance(one, Thing) and one.kind == kind and one not in (LAYER, IN_PLACE_LAYER) for one in objects
-        )
+        told_apart = objects - {LAYER, IN_PLACE_LAYER}
+        return any(classes.is_of_kind(one, kind, self.memory, here.unit) for one in told_apart)
 
     def look_into(self, objects: Iterable[Object], here: Here) -> None:
         """What is shown, compared or computed with is read, with all that a list of it holds."""

@@ -95,6 +95,15 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
     return chosen
 
 
+def for_loop_of_training(source: SourceFile, node: cst.CSTNode) -> cst.For | None:
+    """The training loop around a place, where there is one and it takes its batches from its `for` line."""
+    try:
+        loop = training_loop(source, node)
+    except Blocked:
+        return None
+    return loop if isinstance(loop, cst.For) else None
+
+
 def loops_around(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
     """The loops of its own function around a node, the innermost first."""
     for ancestor in source.ancestors(node):

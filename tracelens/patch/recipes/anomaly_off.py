@@ -41,8 +41,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     for target in request.targets:
         here = [call for call in calls if target.line is None or request.source.covers(call, target.line)]
         if not here and target.line is not None:
-            place = Location(request.source.shown, target.line)
-            declined.append(Declined(request.edit.kind, place, NO_PLACE, BY_HAND))
+            declined.append(request.decline_target(target, Blocked(None, NO_PLACE, BY_HAND)))
         for call in here:
             try:
                 proposals[id(call)] = _proposal(request, cst.ensure_type(call, cst.Call))

@@ -18,7 +18,7 @@ from tracelens.patch.code.names import method_of, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import options, workers
 from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, is_data_loader, keyword, loader_of
-from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, training_loop
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, for_loop_of_training
 from tracelens.patch.loop.per_batch import step_bodies
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
@@ -127,11 +127,8 @@ def _loops(request: RecipeRequest) -> Iterator[cst.For]:
     for node in walk(source.module):
         if method_of(node) != "backward":
             continue
-        try:
-            loop = training_loop(source, node)
-        except Blocked:
-            continue  # in a step function: which loop calls it, and with which loader, is not told here
-        if isinstance(loop, cst.For):
+        loop = for_loop_of_training(source, node)
+        if loop is not None:  # else in a step function: which loop calls it, and with which loader, is not told here
             found[id(loop)] = loop
     for loop in found.values():
         if not lines or any(source.covers(loop, line) for line in lines):

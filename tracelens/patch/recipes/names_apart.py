@@ -15,11 +15,10 @@ import libcst as cst
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked, scope_of, training_loop
-from tracelens.patch.loop.name_webs import web
+from tracelens.patch.loop.loops import scope_of
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import RecipeRequest
-from tracelens.patch.recipes.named_reads import bound_name
+from tracelens.patch.recipes.named_reads import bound_name, loop_and_places
 
 
 @dataclass(frozen=True)
@@ -53,13 +52,10 @@ def apart(request: RecipeRequest, without: Collection[cst.CSTNode] = ()) -> Apar
 
 def _places(source: SourceFile, site: Site, binding: cst.Name) -> tuple[cst.Name, ...] | None:
     """The places that mean the number, where the loop means another variable by the same name, too."""
-    try:
-        loop = training_loop(source, site.node)
-        places = web(source, scope_of(source, site.node), binding)
-    except Blocked:
+    known = loop_and_places(source, site, binding)
+    if known is None:
         return None
-    if places is None:
-        return None
+    loop, places = known
     return places if any(one not in places for one in _mentions(loop, binding.value)) else None
 
 

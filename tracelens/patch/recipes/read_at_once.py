@@ -17,10 +17,10 @@ from tracelens.messages import say
 from tracelens.model import Location
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, by_target
 from tracelens.patch.recipes.scalar_expressions import is_one_number
-from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_variable
+from tracelens.patch.recipes.tensor_loops import check_replaceable, loop_at, method_call, unused_variable
 
 BY_HAND = say("keep the values on the GPU in a list, and read them at once: torch.stack(values).tolist()")
 NO_LOOP = say("no loop over tensors on this line that reads one value of each")
@@ -62,11 +62,12 @@ class _Values:
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    return answer(request, _found)
+    return by_target(request, _found)
 
 
 def _found(request: RecipeRequest, line: int | None) -> tuple[cst.CSTNode, Proposal]:
     source = request.source
+    check_framework(request.names)
     for node in walk(source.module):
         if isinstance(node, _Comprehension) and source.covers(node, line) and _reads_in(node.elt):
             return node, _of_comprehension(request, node)

@@ -5,35 +5,16 @@ In: a RecipeRequest, nodes of its file. Out: nodes and names, or `Blocked`, for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, innermost_loop
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
-
-
-def answer(
-    request: RecipeRequest, propose_at: Callable[[RecipeRequest, int | None], tuple[cst.CSTNode, Proposal]]
-) -> RecipeAnswer:
-    """One Proposal per node that `propose_at` finds at the targets' lines; what it raises is declined."""
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for target in request.targets:
-        place = Location(request.source.shown, target.line)
-        try:
-            check_framework(request.names)
-            node, proposal = propose_at(request, target.line)
-        except Blocked as blocked:
-            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
-            continue
-        proposals[id(node)] = proposal
-    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+from tracelens.patch.loop.loops import Blocked, check_kept, innermost_loop
+from tracelens.patch.proposal import RecipeRequest
 
 
 def loop_at(source: SourceFile, line: int | None) -> cst.For | None:

@@ -27,7 +27,7 @@ from tracelens.patch.loop.loops import (
     check_kept,
     check_unpatched,
     declared,
-    training_loop,
+    for_loop_of_training,
 )
 from tracelens.patch.loop.sites import find, read_of
 from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
@@ -76,11 +76,8 @@ def _place(request: RecipeRequest, target: Target) -> _Place | None:
     line = line_at(request.source, target.line)
     if line is None:
         return None
-    try:
-        loop = training_loop(request.source, line)
-    except Blocked:
-        return None
-    if not isinstance(loop, cst.For) or is_thinned(request.source, line) or _ends(request, loop, line):
+    loop = for_loop_of_training(request.source, line)
+    if loop is None or is_thinned(request.source, line) or _ends(request, loop, line):
         return None
     small = line.body[0]
     if _shows(small, request):

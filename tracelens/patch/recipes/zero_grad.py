@@ -10,11 +10,11 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Declined, Location
+from tracelens.model import Location
 from tracelens.patch.code.names import method_of
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, by_target
 from tracelens.patch.recipes.every_nth import line_at
 
 ARGUMENT, METHOD = "set_to_none", "zero_grad"
@@ -29,18 +29,13 @@ UNPROVED = say(
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for target in request.targets:
-        place = Location(request.source.shown, target.line)
-        try:
-            call = _call(request.source, target.line)
-            check_framework(request.names)
-        except Blocked as blocked:
-            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
-            continue
-        proposals[id(call)] = _proposal(request, call)
-    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+    return by_target(request, _found)
+
+
+def _found(request: RecipeRequest, line: int | None) -> tuple[cst.Call, Proposal]:
+    call = _call(request.source, line)
+    check_framework(request.names)
+    return call, _proposal(request, call)
 
 
 def _call(source: SourceFile, line: int | None) -> cst.Call:
