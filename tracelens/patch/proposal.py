@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import libcst as cst
 
@@ -39,6 +39,10 @@ class Target:
 
     line: int | None
     stalls: tuple[Stall, ...] = ()
+
+
+Found = list[tuple[Site, Target]]
+L = TypeVar("L", bound=Loop)
 
 
 @dataclass(frozen=True)
@@ -148,10 +152,10 @@ class RecipeAnswer:
     declined: tuple[Declined, ...] = ()
 
 
-def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Target]], list[Declined]]:
+def matched(request: RecipeRequest, kind: SiteKind) -> tuple[Found, list[Declined]]:
     """The sites of a kind that the targets mean; what no site stands for is declined."""
     sites = [site for site in find(request.source) if site.kind == kind]
-    found: list[tuple[Site, Target]] = []
+    found: Found = []
     declined: list[Declined] = []
     for target in request.targets:
         if not target.stalls and devices.only_cpu(request.source):
@@ -165,6 +169,22 @@ def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Ta
             declined.append(_nothing_there(request, target, kind, reason))
         found += [(site, target) for site in chosen if not any(site is other for other, _ in found)]
     return found, declined
+
+
+def by_loop(
+    request: RecipeRequest, found: Found, declined: list[Declined], loop_of: Callable[[RecipeRequest, Site], L]
+) -> list[tuple[L, Found]]:
+    """The sites by the training loop around them, for recipes that change whole loops; `loop_of` gives that of a site,
+    or raises `Blocked`."""
+    loops: dict[int, tuple[L, Found]] = {}
+    for site, target in found:
+        try:
+            loop = loop_of(request, site)
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+            continue
+        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
+    return list(loops.values())
 
 
 def by_target(

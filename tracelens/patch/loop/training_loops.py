@@ -1,6 +1,6 @@
-"""Where the training loops of a project stand, for a line that has to run once before them.
+"""Where the training loops of a project stand, for a line that has to run once before them, and what runs per batch.
 
-In: a parsed file. Out: statements, by Python's own parser.
+In: a parsed file. Out: statements, by Python's own parser; the bodies of loops and step functions, by LibCST.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+import libcst as cst
+
 from tracelens.patch.code.batches import Loop, batches
+from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.project import parsed
 from tracelens.patch.loop.project_trees import above, own_tree
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -69,3 +73,14 @@ def _last_import(tree: ast.Module) -> ast.stmt | None:
         (one.lineno for one in tree.body if isinstance(one, _BELOW_IMPORTS)), imports[-1].lineno + 1 if imports else 0
     )
     return next((one for one in reversed(imports) if one.lineno < first), imports[0] if imports else None)
+
+
+def step_bodies(source: SourceFile) -> tuple[cst.BaseSuite, ...]:
+    """The bodies; none where the file does not train."""
+    tree = parsed(source.data)
+    if tree is None:
+        return ()
+    found = batches(tree)
+    lines = {node.lineno for node in (*found.loops, *found.functions)}
+    parts = (node for node in walk(source.module) if isinstance(node, cst.For | cst.While | cst.FunctionDef))
+    return tuple(part.body for part in parts if source.line(part) in lines)

@@ -16,10 +16,9 @@ from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
 from tracelens.patch.recipes import host_memory, pinned, wait_dependents
 from tracelens.patch.recipes.arguments import with_argument
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 from tracelens.patch.recipes.memory_writes import text_of, views, writes_into
 
 _VIEWS = words(

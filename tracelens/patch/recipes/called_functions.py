@@ -6,7 +6,6 @@ told; whether each call of it waits for a tensor that it is given; whether it gi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,7 +127,7 @@ def called_function(source: SourceFile, call: cst.Call) -> CalledFunction | None
     """The function of the project that a call is of, where its text tells."""
     function = call.func
     if isinstance(function, cst.Name):
-        return _by_name(source, function.value)
+        return function_of_name(source, function.value)
     owner, name = (function.value, function.attr.value) if isinstance(function, cst.Attribute) else (function, "")
     if dotted(owner) == "self":
         return _method(source, source.innermost(cst.ClassDef, call), name)
@@ -148,7 +147,8 @@ def _of_maker(source: SourceFile, maker: str, name: str) -> CalledFunction | Non
     return _method(other, other.names.classes.get(came[1]), name) if other is not None and came is not None else None
 
 
-def _by_name(source: SourceFile, name: str) -> CalledFunction | None:
+def function_of_name(source: SourceFile, name: str) -> CalledFunction | None:
+    """The only function of the file that has a name, else that of the file from which the name is imported."""
     known = source.names.functions.get(name, ())
     if known:
         return CalledFunction(source, known[0]) if len(known) == 1 else None
@@ -163,13 +163,9 @@ def _in_file(source: SourceFile, path: Path, name: str) -> CalledFunction | None
 
 
 def _method(source: SourceFile, owner: cst.ClassDef | None, name: str) -> CalledFunction | None:
-    found = [one for one in _statements(owner) if isinstance(one, cst.FunctionDef) and one.name.value == name]
+    body = owner.body.body if owner is not None else ()
+    found = [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
     return CalledFunction(source, found[0]) if len(found) == 1 else None
-
-
-def _statements(owner: cst.ClassDef | None) -> Iterator[cst.CSTNode]:
-    if owner is not None:
-        yield from owner.body.body
 
 
 def _parsed(source: SourceFile, path: Path) -> SourceFile | None:

@@ -29,8 +29,8 @@ from tracelens.patch.loop.loops import (
     innermost_loop,
     own_nodes,
 )
-from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.loop.sites import find, read_of, tensor_names
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Look, Shape, UsedAtOnce
 from tracelens.patch.recipes.carried_forms import is_item
@@ -38,7 +38,6 @@ from tracelens.patch.recipes.carried_values import Carried
 from tracelens.patch.recipes.project_calls import NeverCalled, calls_of, place
 
 Ask = Callable[[RecipeRequest], RecipeAnswer]
-Members = list[tuple[Site, Target]]
 _CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.For, cst.While)
 _DEPTH = 2
 """Functions between the loop and one that looks; there are hardly ever more."""
@@ -81,10 +80,10 @@ def _deciding(carried: Carried) -> Blocked | None:
     return None
 
 
-def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Members]:
+def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Found]:
     """By function, the reads outside of loops that nothing else takes."""
     left = {one.location.line for one in answer.declined}
-    groups: dict[cst.FunctionDef, Members] = {}
+    groups: dict[cst.FunctionDef, Found] = {}
     for site, target in matched(request, "read")[0]:
         function = function_without_loop(request.source, site.node)
         kept = request.source.kept_by_comment(site.statement)
@@ -93,7 +92,7 @@ def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Members]:
     yield from groups.values()
 
 
-def _proposal(request: RecipeRequest, carried: Carried, members: Members, ask: Ask) -> Proposal:
+def _proposal(request: RecipeRequest, carried: Carried, members: Found, ask: Ask) -> Proposal:
     _check(request, carried)
     changes = _splices(carried)
     often = [look for look in carried.looks if _is_frequent(carried, look)]

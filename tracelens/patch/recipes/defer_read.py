@@ -35,7 +35,7 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, Target, by_loop, evidence, matched
 from tracelens.patch.recipes import (
     carried_reads,
     host_memory,
@@ -46,7 +46,6 @@ from tracelens.patch.recipes import (
     waits_that_stay,
     warnings_seen,
 )
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 from tracelens.patch.recipes.same_program import Reworded
 from tracelens.patch.recipes.waits_that_stay import Moving
 

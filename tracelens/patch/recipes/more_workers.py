@@ -19,7 +19,7 @@ from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import options, workers
 from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, is_data_loader, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, for_loop_of_training
-from tracelens.patch.loop.per_batch import step_bodies
+from tracelens.patch.loop.training_loops import step_bodies
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 

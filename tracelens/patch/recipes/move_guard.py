@@ -20,10 +20,8 @@ from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.guards import GUARD_BY_HAND, Guard
 from tracelens.patch.loop.loops import Blocked, Loop, check_kept, innermost_loop, training_loop
 from tracelens.patch.loop.sites import Site, find
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import defer_read
-
-Found = list[tuple[Site, Target]]
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:

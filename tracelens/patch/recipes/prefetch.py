@@ -20,10 +20,9 @@ from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loaders import batch_names, construction, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side_work
 from tracelens.patch.loop.sites import find, is_typed_copy
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
 from tracelens.patch.recipes import host_memory
 from tracelens.patch.recipes.async_copy import copy_loop
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
 _WORKERS_POSITION = 5

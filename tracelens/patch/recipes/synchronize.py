@@ -29,9 +29,17 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, RuntimeCall, evidence, matched
+from tracelens.patch.proposal import (
+    Found,
+    Proposal,
+    RecipeAnswer,
+    RecipeRequest,
+    RuntimeCall,
+    by_loop,
+    evidence,
+    matched,
+)
 from tracelens.patch.recipes import host_memory, wait_dependents
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:

@@ -19,10 +19,9 @@ from tracelens.patch.loop.device_values import DeviceValues
 from tracelens.patch.loop.facts import LoopFacts, head_parts, leaves_of
 from tracelens.patch.loop.loops import Blocked, own_nodes, trains
 from tracelens.patch.loop.sites import Site, find, read_of
-from tracelens.patch.proposal import RecipeRequest, Target
+from tracelens.patch.proposal import Found, RecipeRequest, Target
 from tracelens.patch.recipes import called_functions, numbers_already
 from tracelens.patch.recipes.called_functions import is_certain
-from tracelens.patch.recipes.loop_groups import Found
 
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
