@@ -183,10 +183,7 @@ def _guard(node: cst.If, source: SourceFile) -> Guard:
     if node.orelse is not None:
         return Guard(node, "", say("it has an `else`"))
     if any(part is not last for part in doing) or last is None:
-        word = type(doing[0]).__name__.lower() if doing else ""
-        return Guard(
-            node, "", say("it does something else than to end the training (`{word}`)", word=word) if word else _OTHER
-        )
+        return Guard(node, "", _other(doing))
     if isinstance(last, cst.Raise) and last.cause is None:
         other = _GENERATORS if _ends_generators(last.exc) else ""
         return Guard(node, "" if other else say("raises an error"), other)
@@ -194,10 +191,14 @@ def _guard(node: cst.If, source: SourceFile) -> Guard:
         return Guard(node, say("raises an error") if isinstance(last, cst.Assert) else say("ends the program"))
     if isinstance(last, cst.Break):
         return Guard(node, say("ends the loop"), breaks=True)
-    word = type(last).__name__.lower() if doing else ""
-    return Guard(
-        node, "", say("it does something else than to end the training (`{word}`)", word=word) if word else _OTHER
-    )
+    return Guard(node, "", _other(doing))
+
+
+def _other(doing: Sequence[cst.CSTNode]) -> str:
+    if not doing:
+        return say("it does something else than to end the training")
+    word = type(doing[0]).__name__.lower()
+    return say("it does something else than to end the training (`{word}`)", word=word)
 
 
 _GENERATORS = say("it raises what ends a generator, and the loop runs over one then")
@@ -206,9 +207,6 @@ _GENERATORS = say("it raises what ends a generator, and the loop runs over one t
 def _ends_generators(raised: cst.BaseExpression | None) -> bool:
     called = raised.func if isinstance(raised, cst.Call) else raised
     return dotted(called) in ("StopIteration", "StopAsyncIteration", "GeneratorExit")
-
-
-_OTHER = say("it does something else than to end the training")
 
 
 def _last(node: cst.If) -> cst.CSTNode | None:
