@@ -50,11 +50,11 @@ def line_after(source: SourceFile, loop: Loop) -> int:
     return last + 1
 
 
-def whole_line(source: SourceFile, line: int, text: str) -> Splice:
+def whole_line(source: SourceFile, line: int, text: str, rank: int = INSIDE) -> Splice:
     """A line of its own before `line`, also at the end of a file without a newline there."""
     position = source.line_start(line)
     missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
-    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", INSIDE)
+    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", rank)
 
 
 def below(source: SourceFile, group: Sequence[cst.SimpleStatementLine], head: str) -> Iterator[Splice]:

@@ -116,7 +116,7 @@ class Project:
     @cached_property
     def paths(self) -> tuple[Path, ...]:
         """All Python files below the root, as far as the bounds allow."""
-        return tuple(_python_files(self.root))[:MAX_FILES]
+        return tuple(python_files(self.root))[:MAX_FILES]
 
     @cached_property
     def complete(self) -> bool:
@@ -174,9 +174,13 @@ def _module_name(path: Path) -> str:
     return path.parent.name if path.name == "__init__.py" else path.stem
 
 
-def _python_files(root: Path) -> Iterator[Path]:
+def python_files(root: Path) -> Iterator[Path]:
+    """The Python files below a folder, as far as they are searched; a folder of data is left after these."""
+    seen = 0
     for number, (folder, folders, names) in enumerate(os.walk(root)):
         folders[:] = sorted(name for name in folders if name not in _NOT_OURS and not name.startswith("."))
-        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
-        if number >= MAX_FOLDERS:
+        found = [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
+        yield from found
+        seen += len(found)
+        if seen >= MAX_FILES or number >= MAX_FOLDERS:
             return

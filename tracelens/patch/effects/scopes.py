@@ -53,6 +53,14 @@ def _arguments(code: Code) -> Iterator[ast.arg]:
         yield from (one for one in (given.vararg, given.kwarg) if one is not None)
 
 
+def defaults(given: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr]]:
+    """The parameters that a call may leave out, each with what it stands for then."""
+    ordered = [*given.posonlyargs, *given.args]
+    yield from zip(ordered[len(ordered) - len(given.defaults) :], given.defaults, strict=True)
+    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    yield from ((one, value) for one, value in named if value is not None)
+
+
 def nodes_of(code: Code) -> Iterator[ast.AST]:
     """The nodes that belong to the code itself: inner functions and classes by their heads only, as is evaluated."""
     body = [code.body] if isinstance(code, ast.Lambda) else list(code.body)

@@ -23,6 +23,7 @@ from tracelens.patch.code.names import dotted, method_of, rebound, walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral.loop_lines import below, first_line
+from tracelens.patch.effects.project import MAX_BYTES, python_files
 from tracelens.patch.loop.loops import (
     Blocked,
     check_framework,
@@ -243,13 +244,13 @@ def _is_noticed(request: RecipeRequest, kind: _Kind) -> bool:
 @lru_cache(maxsize=movers.REMEMBERED)
 def _texts(root: Path) -> tuple[bytes, ...]:
     """The Python files of a project, as far as they are searched."""
-    return tuple(_read(movers.python_files(root)))
+    return tuple(_read(python_files(root)))
 
 
 def _read(paths: Iterator[Path]) -> Iterator[bytes]:
     for path in paths:
         try:
-            if path.is_file() and path.stat().st_size <= movers.MAX_BYTES:
+            if path.is_file() and path.stat().st_size <= MAX_BYTES:
                 yield path.read_bytes()
         except OSError:
             continue

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
+from tracelens.patch.effects.project import python_files
 from tracelens.patch.loop.loops import inner_functions, own_nodes
 from tracelens.patch.proposal import RecipeRequest, Target
 from tracelens.patch.recipes.carried_forms import is_item
@@ -165,7 +165,7 @@ def _known_elsewhere(request: RecipeRequest, name: str) -> bool:
     if request.root is None:
         return True
     word = re.compile(rf"\b{re.escape(name)}\b")
-    others = (path for path in movers.python_files(request.root) if path != request.source.path and path.is_file())
+    others = (path for path in python_files(request.root) if path != request.source.path and path.is_file())
     return any(word.search(path.read_text(encoding="utf-8", errors="replace")) for path in others)
 
 

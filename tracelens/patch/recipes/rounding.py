@@ -12,6 +12,7 @@ from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
@@ -82,10 +83,8 @@ def has_line_of_its_own(source: SourceFile, statement: ast.stmt) -> bool:
 
 
 def _lines_at(source: SourceFile, line: int, indent: str, text: str, rank: int) -> Splice:
-    position = source.line_start(line)
-    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
-    written = "".join(f"{indent}{one}\n" if one else "\n" for one in text.splitlines())
-    return Splice(position, position, f"\n{written[:-1]}" if missing else written, rank)
+    written = "\n".join(f"{indent}{one}" if one else "" for one in text.splitlines())
+    return loop_lines.whole_line(source, line, written, rank)
 
 
 def check_line(source: SourceFile, statement: ast.stmt) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.messages import joined, say, say_count
-from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, is_output, key, own_names, parameters, walk
 from tracelens.patch.code.naming import take_name, unused_name
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
@@ -23,6 +22,7 @@ from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.planning import Deferral, plan_between
+from tracelens.patch.effects.project import python_files
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.doubts import Doubts
@@ -230,7 +230,7 @@ def _known_elsewhere(source: SourceFile, name: str) -> bool:
     """Whether a file of the project that imports this one has the word."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     importing = re.compile(rf"^\s*(from|import)\b.*\b{re.escape(source.path.stem)}\b", re.MULTILINE)
-    for path in movers.python_files(source.root):
+    for path in python_files(source.root):
         if path != source.path and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             if word.search(text) and importing.search(text):
