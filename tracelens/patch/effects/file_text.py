@@ -16,8 +16,9 @@ from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
 SELF = ("self", "cls")
-_SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
-"""Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
+SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
+"""Names whose attributes are numbers and texts: who is made of them shares nothing with others, and a helper that
+receives them seldom changes them."""
 
 
 class Place(NamedTuple):
@@ -195,7 +196,7 @@ class FileText:
 
     def is_settings(self, name: str) -> bool:
         """Whether a variable of that name has nothing but settings: none is the optimizer."""
-        return name in _SETTINGS and name not in self._optimizers
+        return name in SETTINGS and name not in self._optimizers
 
     @cached_property
     def _optimizers(self) -> frozenset[str]:

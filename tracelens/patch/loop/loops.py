@@ -118,6 +118,19 @@ def innermost_loop(source: SourceFile, node: cst.CSTNode) -> Loop | None:
     return next((one for one in source.ancestors(node) if isinstance(one, (cst.For, cst.While))), None)
 
 
+def condition_around(source: SourceFile, node: cst.CSTNode, *but: str) -> str:
+    """The condition below which a node stands, as for an option; "" where there is none but those with such words."""
+    conditions = (one.test for one in source.ancestors(node) if isinstance(one, (cst.If, cst.IfExp)))
+    texts = map(source.code, conditions)
+    return next((text for text in texts if not any(word in text for word in but)), "")
+
+
+def runs_at_once(function: cst.FunctionDef) -> bool:
+    """Whether a call runs the lines of a function, and no others: no generator, and no functions defined in it."""
+    apart = any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function))
+    return function.asynchronous is None and not apart and not any(True for _ in inner_functions(function))
+
+
 def function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
     """The function around a place that no loop of that function is around."""
     for ancestor in source.ancestors(node):

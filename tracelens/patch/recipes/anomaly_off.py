@@ -14,8 +14,8 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked, check_kept
+from tracelens.patch.code.source import Splice
+from tracelens.patch.loop.loops import Blocked, check_kept, condition_around
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
 OFF = "set_detect_anomaly(False)"
@@ -70,7 +70,7 @@ def _mode(call: cst.Call) -> cst.Arg | None:
 def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
     source = request.source
     check_kept(source, call, call)
-    if condition := _condition_around(source, call):
+    if condition := condition_around(source, call, "__name__"):
         obstacle = say("it is switched on below `{condition}`", condition=condition)
         raise Blocked(call, obstacle, say("start the training so that this does not hold"))
     return Proposal(
@@ -82,14 +82,6 @@ def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
         splices=tuple(_written(request, call)),
         covers=(Location(source.shown, source.line(call)),),
     ).as_checked(UNPROVED)
-
-
-def _condition_around(source: SourceFile, call: cst.Call) -> str:
-    """The condition below which a call stands, as for an option; "" where there is none but `__name__`."""
-    for above in source.ancestors(call):
-        if isinstance(above, (cst.If, cst.IfExp)) and "__name__" not in source.code(above.test):
-            return source.code(above.test)
-    return ""
 
 
 def _written(request: RecipeRequest, call: cst.Call) -> Iterator[Splice]:

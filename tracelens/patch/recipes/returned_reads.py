@@ -16,7 +16,7 @@ import libcst as cst
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
 from tracelens.patch.effects.project import python_files
-from tracelens.patch.loop.loops import inner_functions, own_nodes
+from tracelens.patch.loop.loops import own_nodes, runs_at_once
 from tracelens.patch.proposal import RecipeRequest, Target
 from tracelens.patch.recipes.carried_forms import is_item
 
@@ -91,10 +91,7 @@ def _returned(
     """The reads of the function's only `return`, its last statement: one that is below a condition gives None else."""
     inside = list(own_nodes(function))
     returns = [node for node in inside if isinstance(node, cst.Return)]
-    plain = (
-        not function.decorators and function.asynchronous is None and not any(True for _ in inner_functions(function))
-    )
-    if len(returns) != 1 or not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in inside):
+    if len(returns) != 1 or function.decorators or not runs_at_once(function):
         return None
     line = source.parent(returns[0])
     if line is not function.body.body[-1]:

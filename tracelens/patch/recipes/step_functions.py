@@ -35,9 +35,9 @@ from tracelens.patch.loop.loops import (
     check_scope,
     function_without_loop,
     head,
-    inner_functions,
     is_rare,
     own_nodes,
+    runs_at_once,
     scope_of,
 )
 from tracelens.patch.loop.sites import Site, find
@@ -185,9 +185,7 @@ def _told(
 def step_function(source: SourceFile, function: cst.FunctionDef) -> CalledStep:
     """The function with its calls; raises `Blocked` where it may be called otherwise than once per batch."""
     name, owner = function.name.value, _owner(source, function)
-    inner = any(True for _ in inner_functions(function))
-    plain = not function.decorators and function.asynchronous is None and not inner
-    if not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function)):
+    if function.decorators or not runs_at_once(function):
         raise Blocked(
             function, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR
         )
@@ -280,8 +278,8 @@ def _drains(source: SourceFile, step: CalledStep, results: frozenset[str]) -> It
             why = _sees(source, node, results) if node not in step.calls else ""
             if not why or node in done:
                 continue
-            around = (one for one in source.ancestors(node) if isinstance(one, cst.If) and _rarely(one, node))
-            block = next(around, None)
+            around = (one for one in source.ancestors(node) if isinstance(one, cst.If) and node in set(walk(one.body)))
+            block = next((one for one in around if is_rare(one.test, frozenset())), None)
             if block is None or not isinstance(block.body, cst.IndentedBlock):
                 raise Blocked(node, say("it {why} in each batch", why=why), RETURN_TENSOR)
             done |= set(walk(block.body))
@@ -310,10 +308,6 @@ def _sees(source: SourceFile, node: cst.CSTNode, results: frozenset[str]) -> str
     if isinstance(node, cst.Call) and results & BESIDES and is_output(node, source.names):
         return say("writes lines")
     return ""
-
-
-def _rarely(block: cst.If, node: cst.CSTNode) -> bool:
-    return is_rare(block.test, frozenset()) and node in set(walk(block.body))
 
 
 # ------------------------------------------------------------------------------------------------- lines

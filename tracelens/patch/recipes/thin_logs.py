@@ -16,9 +16,9 @@ from tracelens.model import Declined, Location
 from tracelens.patch.code.names import dotted, is_output, key, method_of, root_key, variables, walk
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.deferral.loop_lines import below
+from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import guards, host
-from tracelens.patch.loop.bars import TEXTS
 from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
 from tracelens.patch.loop.loops import (
     Blocked,
@@ -34,7 +34,9 @@ from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thin
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence
 from tracelens.patch.recipes.every_nth import condition, groups, line_at
 
-_SHOWS = TEXTS | words("add_scalar add_scalars add_text write writelines writerow log_metric log_metrics report_scalar")
+_SHOWS = SETS_BAR_TEXT | words(
+    "add_scalar add_scalars add_text write writelines writerow log_metric log_metrics report_scalar"
+)
 """Methods of progress bars, event files, files and trackers: they show a value and keep nothing for the script."""
 _ASKS = ("time.", "datetime.", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.get_device")
 """Calls that only tell something."""
