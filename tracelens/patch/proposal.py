@@ -31,6 +31,7 @@ ON_CPU = (
 """The same for every place of a script that runs on the CPU alone."""
 
 NO_RECORD = say("no wait was recorded for it; found by its call")
+COMPARE = say("apply with --unsafe, then compare with `verify`")
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,17 @@ class RecipeRequest:
     def decline_target(self, target: Target, blocked: Blocked) -> Declined:
         """Decline a place that the recording names, of which the file shows nothing that could be changed."""
         return Declined(self.edit.kind, Location(self.source.shown, target.line), blocked.obstacle, blocked.by_hand)
+
+    def check_unsafe(self, reason: str, node: cst.CSTNode | None = None, by_hand: str = COMPARE) -> None:
+        """Raise `Blocked` where nobody asked for what changes numbers in the way that `reason` tells."""
+        if not self.unsafe:
+            raise Blocked(node, say("needs --unsafe: {reason}", reason=reason), by_hand)
+
+    def proposed(self, node: cst.CSTNode, reason: str, evidence: str, splices: tuple[Splice, ...]) -> Proposal:
+        """The change of one place, which is safe and takes the place of what other kinds declined there."""
+        place = self.place(node, self.source.function_around(node))
+        covers = (self.place(node),)
+        return Proposal(self.edit.kind, "safe", place, reason, evidence, splices, covers=covers)
 
 
 RuntimeCall = Literal["record", "synchronize"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Declined, Location
+from tracelens.model import Declined
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.loop.loops import Blocked, check_kept, condition_around
@@ -73,15 +73,8 @@ def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
     if condition := condition_around(source, call, "__name__"):
         obstacle = say("it is switched on below `{condition}`", condition=condition)
         raise Blocked(call, obstacle, say("start the training so that this does not hold"))
-    return Proposal(
-        edit="anomaly-off",
-        tier="safe",
-        location=request.place(call, source.function_around(call)),
-        reason=REASON,
-        evidence=say("anomaly detection was on in the recorded steps"),
-        splices=tuple(_written(request, call)),
-        covers=(Location(source.shown, source.line(call)),),
-    ).as_checked(UNPROVED)
+    seen = say("anomaly detection was on in the recorded steps")
+    return request.proposed(call, REASON, seen, tuple(_written(request, call))).as_checked(UNPROVED)
 
 
 def _written(request: RecipeRequest, call: cst.Call) -> Iterator[Splice]:

@@ -162,10 +162,7 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         reason = _reason(more, NO_DRAWS if draws_nothing else DRAWS, start)
         return _as_lever(written, reason, splice, draws_nothing)
     reason = _reason(more, DRAWS, start)
-    if not request.unsafe:
-        raise Blocked(
-            None, say("needs --unsafe: {reason}", reason=reason), say("apply with --unsafe, then compare with `verify`")
-        )
+    request.check_unsafe(reason)
     return Proposal(
         edit="more-workers",
         tier="unsafe",

@@ -111,9 +111,8 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
     if not own and all(any(True for _ in _fed_by(request, loop, guard)) for guard in movable):
         raise Blocked(None, say("what it looks at is read in each batch all the same"), GUARD_BY_HAND)
     reason = _reason(request, movable, planned, own)
-    if not request.unsafe:
-        by_hand = say("apply with --unsafe, or check every N batches on a tensor kept on the GPU")
-        raise Blocked(None, say("needs --unsafe: {reason}", reason=reason), by_hand)
+    by_hand = say("apply with --unsafe, or check every N batches on a tensor kept on the GPU")
+    request.check_unsafe(reason, by_hand=by_hand)
     every, known = find(request.source), guards.find(request.source)
     first = movable[0].node
     return Proposal(

@@ -49,9 +49,7 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         raise Blocked(loading.loop, say("the loop runs once: there is no second epoch"), say("nothing to do"))
     workers.check_same_in_workers(call, loading.bodies)
     _check_dataset_stays(source, call)
-    if not request.unsafe:
-        by_hand = say("apply with --unsafe, then compare with `verify`")
-        raise Blocked(None, say("needs --unsafe: {reason}", reason=SHUFFLE), by_hand)
+    request.check_unsafe(SHUFFLE)
     return Proposal(
         edit="persistent-workers",
         tier="unsafe",

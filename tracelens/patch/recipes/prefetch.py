@@ -109,10 +109,7 @@ def _draws(request: RecipeRequest, loop: cst.For, loader: cst.BaseExpression) ->
         moved = say("without workers, items are made one batch earlier, which moves their random draws: numbers change")
     if moved is None:
         return "safe", early, ahead if isinstance(workers, cst.Integer) else checked
-    if not request.unsafe:
-        raise Blocked(
-            call, say("needs --unsafe: {reason}", reason=moved), say("apply with --unsafe, then compare with `verify`")
-        )
+    request.check_unsafe(moved, call)
     return "unsafe", ", move_random_draws=True", joined("; ", [ahead, moved])
 
 

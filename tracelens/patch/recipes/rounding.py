@@ -14,7 +14,7 @@ from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop.loops import KEPT, Blocked
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.proposal import COMPARE, Proposal, RecipeAnswer, RecipeRequest
 
 EVIDENCE = say("named by its lever; `tracelens try` measures it")
 
@@ -26,9 +26,8 @@ def answer(request: RecipeRequest, proposals: Iterable[Proposal], declined: Iter
     left = [one for one in declined if not lines or one.location.line in lines]
     if request.unsafe:
         return RecipeAnswer(tuple(made), tuple(left))
-    by_hand = say("apply with --unsafe, then compare with `verify`")
     needs = [
-        Declined(one.edit, one.location, say("needs --unsafe: {reason}", reason=one.reason), by_hand) for one in made
+        Declined(one.edit, one.location, say("needs --unsafe: {reason}", reason=one.reason), COMPARE) for one in made
     ]
     return RecipeAnswer((), (*needs, *left))
 

@@ -12,7 +12,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import unused_name
-from tracelens.patch.code.source import SourceFile
+from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_kept, innermost_loop
 from tracelens.patch.proposal import RecipeRequest
 
@@ -28,6 +28,15 @@ def method_call(node: cst.CSTNode) -> tuple[cst.BaseExpression, str, Sequence[cs
     if not isinstance(node, cst.Call) or not isinstance(node.func, cst.Attribute):
         return None
     return node.func.value, node.func.attr.value, node.args
+
+
+def in_place_of(source: SourceFile, loop: cst.For, lines: Sequence[str]) -> Splice:
+    """Lines in the place of a loop, below the comments that it has."""
+    start, end = source.span(loop)
+    text = source.text[start:end]
+    comments = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
+    ending = "\n" if text.endswith("\n") else ""
+    return Splice(start, end, f"\n{source.indentation(loop)}".join([*comments, *lines]) + ending)
 
 
 def check_replaceable(request: RecipeRequest, node: cst.CSTNode, variables: Collection[str], by_hand: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Location
 from tracelens.patch.code.names import method_of
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
@@ -63,12 +62,5 @@ def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
     source = request.source
     _, name_end = source.outer_span(call.func)
     opening, (_, end) = source.text.index("(", name_end) + 1, source.span(call)
-    return Proposal(
-        edit="gradients-to-none",
-        tier="safe",
-        location=request.place(call, source.function_around(call)),
-        reason=REASON,
-        evidence=say("filling them takes a part of the step (recorded)"),
-        splices=(Splice(opening, end - 1, ""),),
-        covers=(Location(source.shown, source.line(call)),),
-    ).as_checked(UNPROVED)
+    seen = say("filling them takes a part of the step (recorded)")
+    return request.proposed(call, REASON, seen, (Splice(opening, end - 1, ""),)).as_checked(UNPROVED)
