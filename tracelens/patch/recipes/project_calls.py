@@ -209,20 +209,17 @@ def _called_by_name(file: SourceFile, node: cst.Name, home: SourceFile) -> Itera
     ):
         return
     used: cst.CSTNode = node
+    itself = Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR)
     if isinstance(parent, cst.Attribute):
         if parent.attr is not node:
-            raise Blocked(
-                None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR
-            )
+            raise itself
         if module_of(file, parent.value) != home.path:
             return  # a method of something else
         used, parent = parent, file.parent(parent)
     elif file is not home and not _comes_from(file, node.value, home):
         return  # a name of the file's own
     if not isinstance(parent, cst.Call) or parent.func is not used:
-        raise Blocked(
-            None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR
-        )
+        raise itself
     yield ProjectCall(file, parent)
 
 
