@@ -1,4 +1,4 @@
-# tracelens runtime 7: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 8: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -40,25 +40,26 @@ MAX_BATCHES_IN_FLIGHT = 4
 """Batches on the GPU that the loop has issued and the GPU has not finished, before `prefetch` copies one more."""
 
 MAX_FLUSH_S = 3.0
-"""Event files are waited for so long before a SIGTERM ends the process; what sent it kills after some more seconds."""
+"""Event files are waited for so long before a signal ends the process; what sent it kills after some more seconds."""
 
 _IMMUTABLE = (int, float, complex, str, bytes, range, type(None), torch.Size, torch.dtype, torch.device)
 
 
 class _Terminable:
-    """Runs what waits before a SIGTERM ends the process, then does what would have been done without it.
+    """Runs what waits before a signal ends the process, then does what would have been done without it.
 
-    Slurm and Kubernetes send it some seconds before they kill. The script's own handler, or one that a launcher has
-    set, runs afterwards; without one the process dies of the signal, with the same status as before.
+    Slurm and Kubernetes send SIGTERM some seconds before they kill, Slurm SIGUSR1 or SIGUSR2 where it is asked to, and
+    a terminal that is closed SIGHUP. The script's own handler, or one that a launcher has set, runs afterwards; without
+    one the process dies of the signal, with the same status as before. Python's KeyboardInterrupt comes at the end of
+    what is being run, so that no line is left out; a second one comes at once.
     """
 
     def __init__(self) -> None:
         self._process = 0
-        self._handler_before: Any = None
-        self._watching = False
+        self._handlers_before: dict[int, Any] = {}
         self._busy = 0
         self._frame: Any = None
-        self._asked = False
+        self._asked = 0
 
     def drain(self) -> bool:
         raise NotImplementedError
@@ -67,20 +68,26 @@ class _Terminable:
         """From here on; only in the main thread, where alone Python lets a handler be set."""
         if threading.current_thread() is not threading.main_thread():
             return
-        before = signal.getsignal(signal.SIGTERM)
-        if before is None or before is signal.SIG_IGN:
-            return  # set by a library in C, which could not be called; or nothing happens then
-        self._process, self._handler_before, self._watching = os.getpid(), before, True
-        _watch_forks()
-        signal.signal(signal.SIGTERM, self._on_sigterm)
+        self._process = os.getpid()
+        for number in _ENDINGS:
+            before = signal.getsignal(number)  # None: set by a library in C, which could not be called
+            ours = getattr(before, "__self__", None) is self
+            known = before is not None and before is not signal.SIG_IGN and not ours
+            if known and (number != signal.SIGINT or _interrupts(before)):
+                self._handlers_before[number] = before
+        if self._handlers_before:
+            _watch_forks()
+        for number in self._handlers_before:
+            signal.signal(number, self._on_interrupt if number == signal.SIGINT else self._on_ending)
 
     def _unwatch(self) -> None:
-        """Put the handler back that was there before, unless the loop has set one of its own."""
-        if not self._watching or threading.current_thread() is not threading.main_thread():
+        """Put the handlers back that were there before, unless the loop has set one of its own."""
+        if threading.current_thread() is not threading.main_thread():
             return
-        self._watching = False
-        if signal.getsignal(signal.SIGTERM) == self._on_sigterm:
-            signal.signal(signal.SIGTERM, self._handler_before)
+        while self._handlers_before:
+            number, before = self._handlers_before.popitem()
+            if getattr(signal.getsignal(number), "__self__", None) is self:
+                signal.signal(number, before)
 
     @contextlib.contextmanager
     def _put_off(self) -> Iterator[None]:
@@ -90,48 +97,79 @@ class _Terminable:
             yield
         finally:
             self._busy -= 1
-            if self._asked and not self._busy:
-                self._asked = False
-                self._terminate()
+            number = 0 if self._busy else self._asked
+            if number:
+                self._asked = 0
+                if number == signal.SIGINT:
+                    self._interrupt()
+                else:
+                    self._terminate(number)
 
-    def _on_sigterm(self, _: int, frame: Any) -> None:
+    def _on_ending(self, number: int, frame: Any) -> None:
         self._frame = frame
         if self._busy and os.getpid() == self._process:
-            self._asked = True
+            self._asked = number
         else:
-            self._terminate()
+            self._terminate(number)
 
-    def _terminate(self) -> None:
+    def _on_interrupt(self, number: int, frame: Any) -> None:
+        self._frame = frame
+        if self._busy and not self._asked and os.getpid() == self._process:
+            self._asked = number
+        else:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        frame, self._frame = self._frame, None
+        before = self._handlers_before.get(signal.SIGINT, signal.default_int_handler)
+        before(signal.SIGINT, frame)
+
+    def _terminate(self, number: int) -> None:
+        before = self._handlers_before.get(number, signal.SIG_DFL)
         try:
             if os.getpid() == self._process:  # not in a forked child, which has none of this to finish
                 self.drain()
                 _flush_event_files()
         finally:
             frame, self._frame = self._frame, None
-            if callable(self._handler_before):
-                self._handler_before(signal.SIGTERM, frame)
+            if callable(before):
+                before(number, frame)
             else:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                os.kill(os.getpid(), signal.SIGTERM)
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+
+
+_ENDINGS = tuple(
+    number
+    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGQUIT", "SIGINT")
+    if (number := getattr(signal, name, None)) is not None
+)
+"""What ends a process where nobody handles it, but for SIGKILL, which nobody can, and for signs of a fault."""
+
+
+def _interrupts(handler: Any) -> bool:
+    """Whether SIGINT raises KeyboardInterrupt: by Python's own handler, or by that of a loop around this one."""
+    return handler is signal.default_int_handler or isinstance(getattr(handler, "__self__", None), _Terminable)
 
 
 @functools.cache
 def _watch_forks() -> None:
-    """A child is without our handler from its first moment: Python drops what arrives before, and it would live on.
+    """A child is without our handlers from its first moment: Python drops what arrives before, and it would live on.
 
-    SIGTERM is held back while the process forks, and arrives when the handler of before is there again.
+    Signals are held back while the process forks, and arrive when the handlers of before are there again.
     """
     masks: list[Any] = []
 
     def hold() -> None:
-        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS))
 
     def release() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, masks.pop())
 
     def release_child() -> None:
-        while isinstance(ours := getattr(signal.getsignal(signal.SIGTERM), "__self__", None), _Terminable):
-            signal.signal(signal.SIGTERM, ours._handler_before)
+        for number in _ENDINGS:
+            while isinstance(ours := getattr(signal.getsignal(number), "__self__", None), _Terminable):
+                signal.signal(number, ours._handlers_before.get(number, signal.SIG_DFL))
         release()
 
     if hasattr(os, "register_at_fork"):
@@ -350,10 +388,7 @@ class DeferredReads(_Terminable):
             statements, values = self._calls.popleft()
             try:
                 statements(*(_settled(value) for value in values))
-            except (
-                Exception,
-                SystemExit,
-            ):  # the loop as first written would not have reached the batches after this one
+            except BaseException:  # the loop as first written would not have reached the batches after this one
                 self._calls.clear()
                 self._sealed.clear()
                 raise

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.batches import batches
+from tracelens.patch.effects.project import parsed
 
 SKIPPED_FOLDERS = frozenset({"test", "tests", "testing", "site-packages", "build", ".git", "__pycache__"})
 _MENTIONS = (b"torch", b"backward(")

@@ -30,7 +30,8 @@ from typing import Any, TextIO
 from tests.corpus.collect import scripts
 from tests.corpus.uses import uses
 from tracelens import cli
-from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.batches import batches
+from tracelens.patch.effects.project import parsed
 
 LIMIT_S = 60
 HELPERS = "tracelens_runtime.py"

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.corpus.collect import scripts
-from tracelens.patch.code.batches import Loop, batches, parsed
+from tracelens.patch.code.batches import Loop, batches
+from tracelens.patch.effects.project import parsed
 
 _LOADER_WORDS = ("load", "dl", "iter")
 _WRAPPERS = ("tqdm", "track", "zip", "prefetch")

@@ -30,8 +30,9 @@ from tests.corpus.collect import scripts
 from tests.corpus.uses import Use, uses
 from tracelens.edit_kinds import SAFE_EDITS, UNSAFE_EDITS
 from tracelens.model import Declined, Hunk, Patch
-from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.batches import batches
 from tracelens.patch.code.source import parse
+from tracelens.patch.effects.project import parsed
 from tracelens.patch.every_place import patch_script
 from tracelens.patch.files import apply, rewrite_checks
 from tracelens.patch.recipes import PatchOptions

@@ -57,10 +57,8 @@ HELPERS = {
     "every_nth",
     "host_memory",
     "kept_results",
-    "loop_groups",
     "memory_writes",
     "named_reads",
-    "names_apart",
     "numbers_already",
     "passing_functions",
     "pinned",
@@ -76,7 +74,6 @@ HELPERS = {
     "wait_dependents",
     "waits_that_stay",
     "warnings_seen",
-    "whole_file",
 }
 """Modules of patch/recipes/ that serve recipes and are none."""
 MADE_UP = "count-to-ten"

@@ -1,4 +1,4 @@
-"""SIGTERM: what waits runs first, then what would have been done without the helpers."""
+"""Signals that end a process: what waits runs first, then what would have been done without the helpers."""
 
 from __future__ import annotations
 
@@ -44,6 +44,47 @@ def ended(body: str, every: int | None = 10) -> tuple[int, str]:
 @pytest.mark.parametrize("every", [10, None])
 def test_lines_that_wait_are_written_before_the_process_dies_of_the_signal(every: int | None) -> None:
     assert ended("LOOP", every) == (-signal.SIGTERM, FOUR_LINES)
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+@pytest.mark.parametrize("name", ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGQUIT"])
+def test_the_other_signals_that_end_a_process_lose_no_line_either(name: str) -> None:
+    body = LOOP.format(every=10).replace("SIGTERM", name)
+    assert ended(body) == (-getattr(signal, name), FOUR_LINES)
+
+
+INTERRUPTED = """
+def show(step, value):
+    if step in AT:
+        signal.raise_signal(signal.SIGINT)
+    print(step, value, flush=True)
+ahead = DeferredReads(every=4)
+try:
+    for step in ahead.iterate(range(10)):
+        ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+except KeyboardInterrupt:
+    print("interrupted", signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
+"""
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+@pytest.mark.parametrize(("at", "lines"), [("(1,)", FOUR_LINES), ("(1, 2)", "0 0.0\n1 1.0\n")])
+def test_an_interrupt_comes_behind_what_is_being_run_and_a_second_one_at_once(at: str, lines: str) -> None:
+    assert ended(INTERRUPTED.replace("AT", at)) == (0, f"{lines}interrupted True\n")
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+def test_of_an_interrupt_between_batches_every_finished_one_is_shown() -> None:
+    body = f"""
+try:
+{textwrap.indent(LOOP.format(every=10).replace("SIGTERM", "SIGINT").strip(), "    ")}
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert ended(body) == (0, FOUR_LINES + "interrupted\n")
 
 
 @pytest.mark.programs

@@ -15,11 +15,11 @@ import libcst as cst
 from tracelens.edit_kinds import EditKind, WaitGroup, definition
 from tracelens.messages import say
 from tracelens.model import Edit, FilePatch, Location, Patch, Stall
-from tracelens.patch.code.batches import batches, parsed
+from tracelens.patch.code.batches import batches
 from tracelens.patch.code.import_roots import import_root
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
-from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.project import Project, parsed
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.never import never_runs

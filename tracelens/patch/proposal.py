@@ -6,10 +6,10 @@ yet written) and `RecipeAnswer`. Apart so that recipes and the code that joins t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import libcst as cst
 
@@ -20,15 +20,9 @@ from tracelens.patch.code import devices, formats, movers
 from tracelens.patch.code.names import FileNames, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import unread
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, is_rare
+from tracelens.patch.loop.loops import DECIDES, RETURN_TENSOR, Blocked, Loop, is_rare, loops_around
 from tracelens.patch.loop.sites import Site, SiteKind, find
 from tracelens.units import ms
-
-DECIDES = (
-    say("the value decides what the same batch does next"),
-    say("keep the check, or make it every N batches on a tensor kept on the GPU"),
-)
-"""Obstacle and what to do by hand, for a value that a condition looks at."""
 
 ON_CPU = (
     say("nothing in this script uses a GPU: on the CPU each value is there as soon as it is computed"),
@@ -37,6 +31,7 @@ ON_CPU = (
 """The same for every place of a script that runs on the CPU alone."""
 
 NO_RECORD = say("no wait was recorded for it; found by its call")
+COMPARE = say("apply with --unsafe, then compare with `verify`")
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,10 @@ class Target:
 
     line: int | None
     stalls: tuple[Stall, ...] = ()
+
+
+Found = list[tuple[Site, Target]]
+L = TypeVar("L", bound=Loop)
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,21 @@ class RecipeRequest:
                 obstacle = say("{path}:{line}: {obstacle}", path=self.source.shown, line=line, obstacle=obstacle)
         by_hand = definition(self.edit.kind).by_hand_in_helper if blocked.by_hand == RETURN_TENSOR else ""
         return Declined(self.edit.kind, self.place(node), obstacle, by_hand or blocked.by_hand)
+
+    def decline_target(self, target: Target, blocked: Blocked) -> Declined:
+        """Decline a place that the recording names, of which the file shows nothing that could be changed."""
+        return Declined(self.edit.kind, Location(self.source.shown, target.line), blocked.obstacle, blocked.by_hand)
+
+    def check_unsafe(self, reason: str, node: cst.CSTNode | None = None, by_hand: str = COMPARE) -> None:
+        """Raise `Blocked` where nobody asked for what changes numbers in the way that `reason` tells."""
+        if not self.unsafe:
+            raise Blocked(node, say("needs --unsafe: {reason}", reason=reason), by_hand)
+
+    def proposed(self, node: cst.CSTNode, reason: str, evidence: str, splices: tuple[Splice, ...]) -> Proposal:
+        """The change of one place, which is safe and takes the place of what other kinds declined there."""
+        place = self.place(node, self.source.function_around(node))
+        covers = (self.place(node),)
+        return Proposal(self.edit.kind, "safe", place, reason, evidence, splices, covers=covers)
 
 
 RuntimeCall = Literal["record", "synchronize"]
@@ -150,15 +164,14 @@ class RecipeAnswer:
     declined: tuple[Declined, ...] = ()
 
 
-def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Target]], list[Declined]]:
+def matched(request: RecipeRequest, kind: SiteKind) -> tuple[Found, list[Declined]]:
     """The sites of a kind that the targets mean; what no site stands for is declined."""
     sites = [site for site in find(request.source) if site.kind == kind]
-    found: list[tuple[Site, Target]] = []
+    found: Found = []
     declined: list[Declined] = []
     for target in request.targets:
         if not target.stalls and devices.only_cpu(request.source):
-            place = Location(request.source.shown, target.line)
-            declined.append(Declined(request.edit.kind, place, *ON_CPU))
+            declined.append(request.decline_target(target, Blocked(None, *ON_CPU)))
             continue
         if target.line is None:
             chosen, reason = _unlocated(request, sites)
@@ -168,6 +181,38 @@ def matched(request: RecipeRequest, kind: SiteKind) -> tuple[list[tuple[Site, Ta
             declined.append(_nothing_there(request, target, kind, reason))
         found += [(site, target) for site in chosen if not any(site is other for other, _ in found)]
     return found, declined
+
+
+def by_loop(
+    request: RecipeRequest, found: Found, declined: list[Declined], loop_of: Callable[[RecipeRequest, Site], L]
+) -> list[tuple[L, Found]]:
+    """The sites by the training loop around them, for recipes that change whole loops; `loop_of` gives that of a site,
+    or raises `Blocked`."""
+    loops: dict[int, tuple[L, Found]] = {}
+    for site, target in found:
+        try:
+            loop = loop_of(request, site)
+        except Blocked as blocked:
+            declined.append(request.decline(site.node, blocked))
+            continue
+        loops.setdefault(id(loop), (loop, []))[1].append((site, target))
+    return list(loops.values())
+
+
+def by_target(
+    request: RecipeRequest, propose_at: Callable[[RecipeRequest, int | None], tuple[cst.CSTNode, Proposal]]
+) -> RecipeAnswer:
+    """One Proposal per node that `propose_at` finds at the targets' lines; what it raises is declined."""
+    proposals: dict[int, Proposal] = {}
+    declined: list[Declined] = []
+    for target in request.targets:
+        try:
+            node, proposal = propose_at(request, target.line)
+        except Blocked as blocked:
+            declined.append(request.decline_target(target, blocked))
+            continue
+        proposals[id(node)] = proposal
+    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
 
 
 def evidence(stalls: Sequence[Stall]) -> str:
@@ -188,7 +233,7 @@ def evidence(stalls: Sequence[Stall]) -> str:
 
 def _at_line(sites: Sequence[Site], line: int) -> list[Site]:
     """Sites on the line itself; else those whose statement spans it. A `float(x)` only by its own line."""
-    exact = [s for s in sites if s.source.line(s.node) <= line <= s.source.last_line(s.node)]
+    exact = [site for site in sites if site.source.covers(site.node, line)]
     return exact or [s for s in sites if s.covers(line)]
 
 
@@ -216,12 +261,7 @@ def _uncertain(site: Site) -> bool:
 
 
 def _loop_with_backward(source: SourceFile, node: cst.CSTNode) -> Loop | None:
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
-            return None
-        if isinstance(ancestor, Loop) and ".backward(" in source.code(ancestor):
-            return ancestor
-    return None
+    return next((loop for loop in loops_around(source, node) if ".backward(" in source.code(loop)), None)
 
 
 def _guarded(source: SourceFile, node: cst.CSTNode, loop: Loop) -> bool:
@@ -266,4 +306,4 @@ def _is_condition(source: SourceFile, line: int | None) -> bool:
         if isinstance(node, cst.Assert)
         or (isinstance(node, (cst.If, cst.While)) and isinstance(node.body, cst.IndentedBlock))
     ]
-    return line is not None and any(source.line(test) <= line <= source.last_line(test) for test in tests)
+    return any(source.covers(test, line) for test in tests)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+
+from tracelens.patch.effects.places import last_name
 
 _STEP_OWNER = re.compile(r"opt|scaler|^o$", re.IGNORECASE)
 _OF_OTHERS = re.compile(r"opt|sched|scaler|ema|meter|bar", re.IGNORECASE)
@@ -33,16 +34,6 @@ class Batches:
     def __contains__(self, line: object) -> bool:
         parts = (*self.loops, *self.functions)
         return isinstance(line, int) and any(part.lineno <= line <= (part.end_lineno or 0) for part in parts)
-
-
-def parsed(data: bytes) -> ast.Module | None:
-    """The tree of a file; None if it is no Python of this version."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return ast.parse(data)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
 
 
 def batches(tree: ast.Module) -> Batches:
@@ -72,10 +63,10 @@ def _called(node: Loop | ast.FunctionDef) -> Iterator[str]:
     """Names of the functions that a loop or function calls by itself, as far as they may be the file's."""
     for part in own(node, through_loops=False):
         func = part.func if isinstance(part, ast.Call) else None
-        if isinstance(func, ast.Attribute) and _OF_OTHERS.search(_last_name(func.value)):
+        if isinstance(func, ast.Attribute) and _OF_OTHERS.search(last_name(func.value)):
             continue
         if isinstance(func, ast.Attribute | ast.Name):
-            yield _last_name(func)
+            yield last_name(func)
 
 
 def own(node: ast.AST, *, through_loops: bool) -> Iterator[ast.AST]:
@@ -93,10 +84,4 @@ def _trains(node: Loop | ast.FunctionDef) -> bool:
     if any(func.attr == "backward" for func in attributes):
         return True
     steps = [func.value for func in attributes if func.attr == "step"]
-    return isinstance(node, Loop) and any(_STEP_OWNER.search(_last_name(owner)) for owner in steps)
-
-
-def _last_name(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    return isinstance(node, Loop) and any(_STEP_OWNER.search(last_name(owner)) for owner in steps)

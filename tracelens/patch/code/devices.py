@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tracelens.patch.code import movers
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects.project import python_files
 
 _LEADS_TO_GPU = re.compile(
     r"cuda|gpu|xpu|mps\b|hpu|npu\b|hip\b|rocm|nccl|accelerat|torch\.load|jit\.load|hub\.load", re.IGNORECASE
@@ -32,7 +32,7 @@ def only_cpu(source: SourceFile) -> bool:
     """Whether the script certainly runs on the CPU alone."""
     if not _TORCH.search(source.text) or not _stays(source.text):
         return False  # what does not import torch is handed its tensors by somebody else
-    files = list(movers.python_files(source.root))
+    files = list(python_files(source.root))
     own = {path.stem for path in files} | {path.parent.name for path in files}
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files if path.is_file()]
     imported = {name for text in (source.text, *texts) for name in _imports(text)}

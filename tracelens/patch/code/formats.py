@@ -15,7 +15,7 @@ from typing import Literal
 
 import libcst as cst
 
-from tracelens.patch.code.names import children, rebound, walk
+from tracelens.patch.code.names import children, method_of, rebound, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 
@@ -103,9 +103,8 @@ def percent(node: cst.BinaryOperation) -> tuple[tuple[cst.BaseExpression, str], 
 def reduces(node: cst.BaseExpression) -> bool:
     """Whether a number is computed of a tensor's elements and not read: `100.0 * correct.sum() / len(y)`."""
     if isinstance(node, cst.Call):
-        if not isinstance(node.func, cst.Attribute):
-            return False
-        return node.func.attr.value in REDUCES or (node.func.attr.value in CONVERTS and reduces(node.func.value))
+        owner, method = node.func, method_of(node)
+        return method in REDUCES or (method in CONVERTS and isinstance(owner, cst.Attribute) and reduces(owner.value))
     if isinstance(node, (cst.BinaryOperation, cst.UnaryOperation)):
         return any(isinstance(part, cst.BaseExpression) and reduces(part) for part in children(node))
     return False

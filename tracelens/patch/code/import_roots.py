@@ -10,14 +10,14 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.project import Project, modules_named
 
 
 def import_root(path: Path, project: Project) -> Path | None:
     """The outermost folder that import statements of the project name `path` from: for `from core.trainer import fit`
     the one that holds core/. None where nobody imports it, and for a script that can be started by itself."""
-    own = project.file(path)
-    if own is None or own.tree is None or _is_started(own.tree):
+    own = project.tree(path)
+    if own is None or _is_started(own):
         return None
     roots = {root for importer in project.importers(path) for root in _roots(path, importer, project)}
     return min(roots, key=lambda folder: len(folder.parts), default=None)
@@ -34,21 +34,9 @@ def _is_started(tree: ast.Module) -> bool:
 
 
 def _roots(path: Path, importer: Path, project: Project) -> Iterator[Path]:
-    file = project.file(importer)
-    for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
-        for name, dots in _imported(node):
-            if project.module(name, dots, importer) == path:
-                yield above_package(path.parent) if dots else path.parents[name.count(".")]
-
-
-def _imported(node: ast.AST) -> Iterator[tuple[str, int]]:
-    """What may be modules among what a statement imports, each with the dots before its name."""
-    if isinstance(node, ast.Import):
-        yield from ((alias.name, 0) for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        module = node.module or ""
-        yield module, node.level
-        yield from ((f"{module}.{alias.name}".lstrip("."), node.level) for alias in node.names)
+    for name, dots in (pair for node in project.nodes(importer) for pair in modules_named(node)):
+        if project.module(name, dots, importer) == path:
+            yield above_package(path.parent) if dots else path.parents[name.count(".")]
 
 
 def above_package(folder: Path) -> Path:

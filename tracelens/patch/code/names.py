@@ -7,7 +7,7 @@ key too many makes the patcher decline and a key too few would make it wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, lru_cache
 from operator import attrgetter
@@ -149,6 +149,17 @@ def dotted(node: cst.CSTNode | None) -> str:
     return ""
 
 
+def last_name(node: cst.CSTNode | None) -> str:
+    """`backward` of `loss.backward` and of `losses[0].backward`; "" of what is no name."""
+    return node.attr.value if isinstance(node, cst.Attribute) else dotted(node)
+
+
+def method_of(node: cst.CSTNode | None) -> str:
+    """The method that a call is of, by its name; "" of any other node."""
+    called = node.func if isinstance(node, cst.Call) else None
+    return called.attr.value if isinstance(called, cst.Attribute) else ""
+
+
 def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
     """The names that stand for values; for `self.x` the attribute, because that is where the value lives."""
     if isinstance(node, cst.Name):
@@ -208,6 +219,17 @@ def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
     return names.touches.setdefault(node, frozenset(out))
 
 
+def parameters(function: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
+    """The names of a function's parameters."""
+    return frozenset(part.name.value for part in walk(function.params) if isinstance(part, cst.Param))
+
+
+def values_assigned(names: Collection[str], nodes: Iterable[cst.CSTNode]) -> list[cst.BaseExpression]:
+    """What assignments among these nodes give to the names: `name = …`, `self.name = …`."""
+    assigned = (node for node in nodes if isinstance(node, cst.Assign))
+    return [one.value for one in assigned if any(dotted(target.target) in names for target in one.targets)]
+
+
 def own_names(node: cst.CSTNode) -> set[str]:
     """Names that a function binds for itself, so that it means another thing by them."""
     out = {part.name.value for part in walk(node) if isinstance(part, cst.Param)}
@@ -231,8 +253,7 @@ def meets(keys: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def _looked_at(call: cst.Call, names: FileNames) -> set[str]:
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    full = names.qualified(call.func)
+    method, full = method_of(call), names.qualified(call.func)
     found = looked_at(full, method, bool(call.args))
     out = set(found)
     if full in ("open", "io.open", "pathlib.Path.open") or method in _TO_FILES:
@@ -294,7 +315,7 @@ def written(statement: cst.CSTNode, names: FileNames) -> frozenset[str]:
         found = root_key(receiver) if receiver is not None else None
         if found is not None and not names.is_library(found) and dotted(call.func) not in _TRACKERS:
             out.add(found)
-        if isinstance(call.func, cst.Attribute) and call.func.attr.value in _TO_FILES:
+        if method_of(call) in _TO_FILES:
             out |= {OUTPUT, FILES}
     for part in walk(statement):
         if isinstance(part, cst.Call) and is_output(part, names):

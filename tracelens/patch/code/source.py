@@ -112,8 +112,7 @@ class SourceFile:
     def trees(self) -> Mapping[Path, ast.Module]:
         """This file, the script that was started and all that they import of the project, parsed."""
         paths = dict.fromkeys((self.path, *([] if self.entry is None else [self.entry]), *self.others))
-        files = (self.project.file(path) for path in paths)
-        return {file.path: file.tree for file in files if file is not None and file.tree is not None}
+        return {path: tree for path in paths if (tree := self.project.tree(path)) is not None}
 
     @cached_property
     def project_text(self) -> str:
@@ -189,6 +188,10 @@ class SourceFile:
 
     def last_line(self, node: cst.CSTNode) -> int:
         return bisect.bisect_right(self.line_starts, self.spans[node][1])
+
+    def covers(self, node: cst.CSTNode, line: int | None) -> bool:
+        """Whether a line is one of a node's."""
+        return line is not None and self.line(node) <= line <= self.last_line(node)
 
     def parent(self, node: cst.CSTNode) -> cst.CSTNode | None:
         return self.parents.get(node)

@@ -7,13 +7,14 @@ them. A star of a library brings nothing here: its names are not known.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, of_kinds
 from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.scopes import imported, stored_in
 
 
 def starred(module: cst.Module) -> tuple[cst.ImportFrom, ...]:
@@ -33,32 +34,23 @@ def brought(stars: tuple[cst.ImportFrom, ...], project: Project, importer: Path)
 
 def _exported(project: Project, base: str, dots: int, importer: Path, seen: frozenset[Path]) -> dict[str, str]:
     path = project.module(base, dots, importer)
-    file = project.file(path) if path is not None and path not in seen else None
-    if path is None or file is None or file.tree is None:
+    tree = project.tree(path) if path is not None and path not in seen else None
+    if path is None or tree is None:
         return {}
     out: dict[str, str] = {}
     prefix = "." * dots + base
-    for node in file.tree.body:
+    for node in tree.body:
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
             out |= _exported(project, node.module or "", node.level, path, seen | {path})
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            out |= dict(_imported(node))
+            out |= dict(imported(node))
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             out[node.name] = f"{prefix}.{node.name}"
         else:
-            bound = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+            bound = stored_in(node)
             out = {name: full for name, full in out.items() if name not in bound}
-    listed = _listed(file.tree)
+    listed = _listed(tree)
     return {name: full for name, full in out.items() if (name in listed if listed is not None else name[:1] != "_")}
-
-
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            yield alias.asname or alias.name, f"{'.' * node.level}{node.module or ''}.{alias.name}"
-        else:
-            name = alias.name.partition(".")[0]
-            yield (alias.asname, alias.name) if alias.asname else (name, name)
 
 
 def _listed(tree: ast.Module) -> frozenset[str] | None:

@@ -17,6 +17,7 @@ from tracelens.patch.code.names import (
     is_output,
     key,
     of_kinds,
+    parameters,
     rebound,
     targets,
     variables,
@@ -112,9 +113,8 @@ def _prints(value: cst.BaseExpression, names: FileNames) -> bool:
         names_only = all(dotted(one.value) in ("", *CONSTANTS) for one in others)
         return names.qualified(first.value) == "print" and constant and names_only
     if isinstance(value, cst.Lambda) and isinstance(value.body, cst.Call):
-        given = {part.name.value for part in walk(value.params) if isinstance(part, cst.Param)}
         taken = {key(one) for one in variables(value.body)} - {"print"}
-        return names.qualified(value.body.func) == "print" and taken <= given
+        return names.qualified(value.body.func) == "print" and taken <= parameters(value)
     return names.qualified(value) == "print"
 
 

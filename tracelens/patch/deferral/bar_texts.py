@@ -13,11 +13,12 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, method_of, walk
 from tracelens.patch.code.source import Splice
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.planning import Deferral
-from tracelens.patch.loop.bars import TEXTS, Bar, number_of
+from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
+from tracelens.patch.loop.bars import Bar, number_of
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Loop, own_nodes
 from tracelens.patch.loop.sites import read_of
@@ -61,7 +62,7 @@ def _is_text(facts: LoopFacts, bar: Bar, line: cst.CSTNode) -> bool:
     small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
     call = small.value if isinstance(small, cst.Expr) else None
     func = call.func if isinstance(call, cst.Call) else None
-    if not isinstance(func, cst.Attribute) or func.attr.value not in TEXTS or dotted(func.value) != bar.name:
+    if not isinstance(func, cst.Attribute) or func.attr.value not in SETS_BAR_TEXT or dotted(func.value) != bar.name:
         return False
     inner = (part for part in walk(line) if isinstance(part, cst.Call) and part is not call)
     return all(read_of(part) is not None or _only_computes(facts, part) for part in inner)
@@ -70,7 +71,7 @@ def _is_text(facts: LoopFacts, bar: Bar, line: cst.CSTNode) -> bool:
 def _only_computes(facts: LoopFacts, call: cst.Call) -> bool:
     full = facts.names.qualified(call.func)
     within = any(isinstance(part, cst.Call) and read_of(part) is not None for part in walk(call.func))
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    method = method_of(call)
     return is_pure(full) or method in ("format", "mean", "sum", "detach", "cpu", "size") or within
 
 

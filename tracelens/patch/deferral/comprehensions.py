@@ -15,7 +15,7 @@ from itertools import count
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, variables, walk
+from tracelens.patch.code.names import dotted, method_of, variables, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import host
@@ -139,7 +139,7 @@ def _check_elements(comprehension: Comprehension, facts: LoopFacts) -> None:
                     comprehension, say("the comprehension needs `{part}` of its batch", part=part.value), _BY_HAND
                 )
             if isinstance(part, cst.Call):
-                method = part.func.attr.value if isinstance(part.func, cst.Attribute) else ""
+                method = method_of(part)
                 if not is_pure(facts.names.qualified(part.func)) and method != "format":
                     raise Blocked(
                         comprehension,

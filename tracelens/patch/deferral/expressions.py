@@ -14,7 +14,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import children, dotted, is_output, meets, variables, walk
+from tracelens.patch.code.names import children, dotted, is_output, meets, method_of, variables, walk
 from tracelens.patch.deferral import comprehensions
 from tracelens.patch.deferral.captures import Capture, CaptureRequest, keep, replaces
 from tracelens.patch.effects.words import words
@@ -100,7 +100,7 @@ class ExpressionCaptures:
 
     def _call(self, node: cst.Call) -> None:
         full = self.facts.names.qualified(node.func)
-        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+        method = method_of(node)
         host.check_behind(node, self.facts)
         if is_output(node, self.facts.names):
             self._check_printer(node)
@@ -251,7 +251,7 @@ class ExpressionCaptures:
             return not any(isinstance(one, (cst.StarredElement, cst.StarredDictElement)) for one in node.elements)
         if isinstance(node, cst.Call):
             full = self.facts.names.qualified(node.func)
-            method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
+            method = method_of(node)
             return method == "format" or full in ("str", "round", "format")
         if isinstance(node, cst.BinaryOperation) and isinstance(node.left, (cst.SimpleString, cst.ConcatenatedString)):
             return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.patch.code.line_length import line_limit
-from tracelens.patch.code.names import key, rebound, touched, variables, walk, written
+from tracelens.patch.code.names import key, parameters, rebound, touched, variables, walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import comprehensions
@@ -21,7 +21,7 @@ from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import DirectCall, has_comments
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import globals_of, own_nodes
+from tracelens.patch.loop.loops import declared, own_nodes
 
 FEWEST_NOUN_LETTERS = 2
 """A variable of one letter says nothing in the name of a function, which stands apart from where it is bound."""
@@ -105,15 +105,13 @@ class DeferredFunction:
     def nested(self, name: str) -> bool:
         """Whether the loop's function owns the name; else it is a global."""
         scope = self.facts.scope
-        return isinstance(scope, cst.FunctionDef) and name not in globals_of(scope)
+        return isinstance(scope, cst.FunctionDef) and name not in declared(scope, cst.Global)
 
     def _bound_outside(self, name: str, moved: frozenset[cst.CSTNode]) -> bool:
         scope = self.facts.scope
         if not isinstance(scope, cst.FunctionDef):
             return True
-        if name in _nonlocals(scope):
-            return True
-        if any(isinstance(part, cst.Param) and part.name.value == name for part in walk(scope.params)):
+        if name in declared(scope, cst.Nonlocal) or name in parameters(scope):
             return True
         return any(name in _bound(node) for node in own_nodes(scope) if node not in moved)
 
@@ -233,10 +231,6 @@ def _unannotated(node: cst.CSTNode) -> cst.CSTNode:
             plain = cst.Assign([cst.AssignTarget(part.target)], part.value, part.semicolon)
             node = plain if node is part else node.deep_replace(part, plain)
     return node
-
-
-def _nonlocals(scope: cst.FunctionDef) -> frozenset[str]:
-    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Nonlocal) for item in n.names)
 
 
 def _line(code: str) -> cst.BaseStatement:

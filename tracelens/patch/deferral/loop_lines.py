@@ -51,12 +51,13 @@ def line_after(source: SourceFile, loop: Loop) -> int:
     return last + 1
 
 
-def whole_line(source: SourceFile, line: int, text: str) -> Splice:
-    """A line of its own before `line`, at the end of what stands above; also at the end of a file without a newline."""
+def whole_line(source: SourceFile, line: int, text: str, rank: int | None = None) -> Splice:
+    """A line of its own before `line`, at the end of what stands above unless its rank is another; also at the end of a
+    file without a newline."""
     position = source.line_start(line)
     missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
-    depth = len(text) - len(text.lstrip(" \t"))
-    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", BEFORE - 1 - depth)
+    at_the_end = BEFORE - 1 - (len(text) - len(text.lstrip(" \t")))
+    return Splice(position, position, f"\n{text}" if missing else f"{text}\n", at_the_end if rank is None else rank)
 
 
 def below(source: SourceFile, group: Sequence[cst.SimpleStatementLine], head: str) -> Iterator[Splice]:

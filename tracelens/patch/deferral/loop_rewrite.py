@@ -17,6 +17,7 @@ from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
 from tracelens.patch.deferral.direct_calls import direct_calls
 from tracelens.patch.deferral.function import DeferredFunction, name_of
+from tracelens.patch.deferral.loop_exits import leaving
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.deferral.read_places import ReadPlace
@@ -206,8 +207,12 @@ def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[c
 
 
 def _reads(deferral: Deferral, ahead: str) -> list[Splice]:
-    """The calls that run what waits: where the plan says so, and N batches together where a clock is read next."""
-    out = [_drain_before(deferral.facts, place, ahead) for place in deferral.places.shown]
+    """The calls that run what waits: where the plan says so, before the loop is left on purpose, as no error of theirs
+    gets out of an iterator that is closed, and N batches together where a clock is read next."""
+    shown = deferral.places.shown
+    there = {place.statement for place in shown}
+    left = (ReadPlace(line, line) for line in leaving(deferral.facts, breaks=False) if line not in there)
+    out = [_drain_before(deferral.facts, place, ahead) for place in (*shown, *left)]
     clock, source = deferral.places.clock, deferral.facts.source
     if clock is not None:
         begin = source.line_start(source.line(clock))

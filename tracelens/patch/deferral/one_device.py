@@ -14,7 +14,7 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.patch.code import devices
-from tracelens.patch.code.names import rebound, root_key, targets, walk
+from tracelens.patch.code.names import method_of, rebound, root_key, targets, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.kind import OF_TENSORS
@@ -41,8 +41,7 @@ def is_certain(value: cst.BaseExpression, facts: LoopFacts) -> bool:
 
 def _moves_in_place(leaf: cst.CSTNode) -> bool:
     """Whether a statement moves a model: `model.cpu()`, whose result nobody takes."""
-    func = leaf.value.func if isinstance(leaf, cst.Expr) and isinstance(leaf.value, cst.Call) else None
-    return isinstance(func, cst.Attribute) and func.attr.value in _MOVES
+    return isinstance(leaf, cst.Expr) and method_of(leaf.value) in _MOVES
 
 
 @lru_cache(maxsize=PARSED_FILES)
@@ -73,10 +72,10 @@ class _Chain:
         if not isinstance(part, cst.Call):
             return True
         named = [one.value for one in part.args if one.keyword is not None and one.keyword.value == "device"]
-        if isinstance(part.func, cst.Attribute) and part.func.attr.value in _MOVES:
+        if method_of(part) in _MOVES:
             named = [one.value for one in part.args]
         chooses = any(value_types.is_number(one.value, self.facts) and self._varies(one) for one in part.args)
-        chooses = chooses and not (isinstance(part.func, cst.Attribute) and part.func.attr.value in OF_TENSORS)
+        chooses = chooses and method_of(part) not in OF_TENSORS
         return not chooses and not any(map(self._varies, named)) and not self._is_chosen(part.func)
 
     def _is_chosen(self, func: cst.BaseExpression) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.patch.code.line_length import line_limit
-from tracelens.patch.code.names import key, variables, walk
+from tracelens.patch.code.names import key, method_of, variables, walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import bar_texts, loop_lines, one_device, value_types
@@ -369,9 +369,7 @@ def kept_tensor(facts: LoopFacts, value: cst.BaseExpression) -> str:
         return text
     if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
         text = f"({text})"
-    reduces = (
-        isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value in _REDUCES
-    )
+    reduces = method_of(value) in _REDUCES
     own = reduces and value_types.has_own_memory(value, facts)
     return f"{text}.detach()" if own else f"{text}.detach().clone()"
 

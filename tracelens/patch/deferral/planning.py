@@ -29,7 +29,7 @@ from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import Blocked, Suspected, is_rare
+from tracelens.patch.loop.loops import DECIDES, KEPT, Blocked, Suspected, is_rare
 
 MAX_JOINING = 6
 """Statements without a read that are taken into a plan because it may not pass them."""
@@ -215,6 +215,10 @@ def _recordable(facts: LoopFacts, state: frozenset[str], leaf: cst.BaseSmallStat
     return not facts.source.kept_by_comment(leaf)
 
 
+_Split = tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]
+"""Runs, and drains."""
+
+
 @dataclass(frozen=True)
 class _Planner:
     facts: LoopFacts
@@ -222,7 +226,7 @@ class _Planner:
     members: frozenset[cst.CSTNode]
     wait_for_rare: bool
 
-    def block(self, block: cst.BaseSuite, rare: bool) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def block(self, block: cst.BaseSuite, rare: bool) -> _Split:
         """Runs and drains of one block; in a rare one, a statement that cannot wait makes the block stay as it is."""
         if not (rare and self.wait_for_rare):
             try:
@@ -230,14 +234,14 @@ class _Planner:
             except Blocked:
                 if not rare:
                     raise
-        return (), (next(statement for statement in _statements(block) if self._touches(statement)),)
+        return (), (next(statement for statement in block.body if self._touches(statement)),)
 
-    def _block(self, block: cst.BaseSuite) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def _block(self, block: cst.BaseSuite) -> _Split:
         runs: list[StatementRun] = []
         drains: list[cst.CSTNode] = []
         together: list[cst.CSTNode] = []
         recorder = self._recorder()
-        for statement in _statements(block):
+        for statement in block.body:
             grown = self._taken(recorder, statement)
             if grown is not None:
                 recorder = grown
@@ -282,7 +286,7 @@ class _Planner:
     def _touches(self, statement: cst.CSTNode) -> bool:
         return any(node in self.members for node in walk(statement))
 
-    def _inside(self, statement: cst.CSTNode) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def _inside(self, statement: cst.CSTNode) -> _Split:
         """A statement that stays, with runs inside it, or a drain before it."""
         if isinstance(statement, cst.Return):
             return (), (statement,)
@@ -297,10 +301,10 @@ class _Planner:
         if isinstance(statement, (cst.For, cst.While, cst.With)):
             if isinstance(statement, cst.With):
                 around.check_context(statement, self.facts)
-            return self._both(statement.body, getattr(statement, "orelse", None))
+            return self._with_else(self.block(statement.body, rare=False), getattr(statement, "orelse", None))
         return self._below_try(statement)
 
-    def _below_try(self, node: cst.CSTNode) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def _below_try(self, node: cst.CSTNode) -> _Split:
         """The body of a `try` whose handlers have nothing to do with the results."""
         blocked = Blocked(
             node, say("the value is used where an exception may be caught"), say("read it every N batches")
@@ -310,9 +314,9 @@ class _Planner:
             raise blocked
         doubt(self.facts, blocked.suspected())
         assert isinstance(node, cst.Try)
-        return self._both(node.body, None)
+        return self.block(node.body, rare=False)
 
-    def _line(self, line: cst.SimpleStatementLine) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def _line(self, line: cst.SimpleStatementLine) -> _Split:
         if len(line.body) == 1:
             small = line.body[0]
             if isinstance(small, (cst.Return, cst.Raise)):
@@ -321,7 +325,7 @@ class _Planner:
         found = [self._small(small) for small in line.body if small in self.members]
         return tuple(r for runs, _ in found for r in runs), tuple(d for _, drains in found for d in drains)
 
-    def _small(self, small: cst.BaseSmallStatement) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def _small(self, small: cst.BaseSmallStatement) -> _Split:
         if isinstance(small, (cst.Return, cst.Raise)):
             return (), (small,)
         recorder = self._recorder()
@@ -330,33 +334,23 @@ class _Planner:
         recorder.small(small)
         return tuple(_run([small], recorder)), ()
 
-    def _branches(self, node: cst.If) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
+    def _branches(self, node: cst.If) -> _Split:
         rare = is_rare(node.test, self.facts.varying)
-        runs, drains = self.block(node.body, rare) if self._touches(node.body) else ((), ())
-        if isinstance(node.orelse, cst.Else) and self._touches(node.orelse):
-            more, further = self.block(node.orelse.body, rare=False)
-            return (*runs, *more), (*drains, *further)
-        if isinstance(node.orelse, cst.If) and self._touches(node.orelse):
-            more, further = self._inside(node.orelse)
-            return (*runs, *more), (*drains, *further)
-        return runs, drains
+        return self._with_else(self.block(node.body, rare) if self._touches(node.body) else ((), ()), node.orelse)
 
-    def _both(
-        self, body: cst.BaseSuite, orelse: cst.Else | None
-    ) -> tuple[tuple[StatementRun, ...], tuple[cst.CSTNode, ...]]:
-        runs, drains = self.block(body, rare=False)
+    def _with_else(self, found: _Split, orelse: cst.If | cst.Else | None) -> _Split:
         if orelse is None or not self._touches(orelse):
-            return runs, drains
-        more, further = self.block(orelse.body, rare=False)
+            return found
+        runs, drains = found
+        more, further = self._inside(orelse) if isinstance(orelse, cst.If) else self.block(orelse.body, rare=False)
         return (*runs, *more), (*drains, *further)
 
     def _why_not(self, node: cst.CSTNode) -> tuple[str, str]:
         """The reason why a statement that touches the results cannot run later, in words."""
         if self.facts.source.kept_by_comment(node):
-            return say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
+            return KEPT
         if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
-            why = say("the value decides what the same batch does next")
-            return why, say("keep the check, or make it every N batches on a tensor kept on the GPU")
+            return DECIDES
         if isinstance(node, (cst.For, cst.With)):
             return say("the value is used by the head of a block"), say("read it every N batches")
         if (loud := self._loud(node)) is not None:
@@ -382,10 +376,6 @@ class _Planner:
             return None
         calls = (part for part in walk(node) if isinstance(part, cst.Call))
         return next((dotted(call.func) for call in calls if self.facts.behind(call).seen & BESIDES & self.state), None)
-
-
-def _statements(block: cst.BaseSuite) -> Sequence[cst.CSTNode]:
-    return tuple(block.body)
 
 
 def _run(together: list[cst.CSTNode], recorder: StatementCaptures) -> Iterator[StatementRun]:

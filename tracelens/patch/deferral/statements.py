@@ -16,15 +16,12 @@ from tracelens.patch.code.outside import looked_at
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
-from tracelens.patch.effects.words import words
+from tracelens.patch.deferral.written_through import WRITERS
+from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
 from tracelens.patch.loop import guards, host, moments
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.loops import BUILTINS, Blocked, Suspected
 from tracelens.patch.loop.sites import reads_in
-
-_TABLES = frozenset({"csv.writer", "csv.DictWriter"})
-_SHOWS_BESIDE_A_BAR = words("set_postfix set_postfix_str set_description set_description_str")
-"""Methods of progress bars alone: what they are given is text."""
 
 
 class StatementCaptures(ExpressionCaptures):
@@ -80,7 +77,7 @@ class StatementCaptures(ExpressionCaptures):
         """`writer = csv.writer(file)`: what writes rows into the file that is open."""
         made = line.body[0] if len(line.body) == 1 else None
         call = made.value if isinstance(made, cst.Assign) else None
-        if not isinstance(call, cst.Call) or self.facts.names.qualified(call.func) not in _TABLES:
+        if not isinstance(call, cst.Call) or self.facts.names.qualified(call.func) not in WRITERS:
             return None
         self.state |= rebound(line.body[0])
         return call
@@ -146,7 +143,7 @@ class StatementCaptures(ExpressionCaptures):
             obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=dotted(call.func))
             blocked = Blocked(call, obstacle, say("hand it the tensor instead of the number, if it can use that"))
             by_hearsay = self.facts.by_text and method not in host.TRAINS and not trainer
-            if method not in _SHOWS_BESIDE_A_BAR and not (by_hearsay and self._is_made_without(receiver, holds)):
+            if method not in SETS_BAR_TEXT and not (by_hearsay and self._is_made_without(receiver, holds)):
                 raise blocked
             held = (
                 say("`{receiver}` was given `{holds}`, which the loop trains", receiver=receiver, holds=min(holds))

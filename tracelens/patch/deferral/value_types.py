@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from tracelens.patch.code.names import KEPT_WALKS, rebound, walk
+from tracelens.patch.code.names import KEPT_WALKS, parameters, rebound, walk
 from tracelens.patch.effects.kind import ARRAY, AT_TIMES, NUMBER, TENSOR
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import own_nodes
@@ -81,7 +81,7 @@ def values_of(name: str, facts: LoopFacts) -> Iterator[cst.BaseExpression | None
     if name in _shared_names(facts.source.module):
         yield None
     if isinstance(facts.scope, cst.FunctionDef):
-        if any(isinstance(part, cst.Param) and part.name.value == name for part in walk(facts.scope.params)):
+        if name in parameters(facts.scope):
             yield None
         elif not bound:
             yield from _of_file(name, facts)

@@ -12,7 +12,7 @@ from tracelens.patch.code.names import assigned, key, root_key, walk
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 
-_WRITERS = words("csv.writer csv.DictWriter")
+WRITERS = words("csv.writer csv.DictWriter")
 
 
 def files_behind(facts: LoopFacts, objects: frozenset[str]) -> frozenset[str]:
@@ -22,6 +22,6 @@ def files_behind(facts: LoopFacts, objects: frozenset[str]) -> frozenset[str]:
         for node in walk(facts.source.module)
         if isinstance(node, (cst.Assign, cst.AnnAssign))
         for target, value in assigned(node)
-        if isinstance(value, cst.Call) and value.args and facts.names.qualified(value.func) in _WRITERS
+        if isinstance(value, cst.Call) and value.args and facts.names.qualified(value.func) in WRITERS
         if root_key(target) in objects and isinstance(value.args[0].value, (cst.Name, cst.Attribute))
     )

@@ -300,9 +300,6 @@ class Attributes(ABC):
         order = list(classes.order(made, self.memory, here.unit))
         behind = order[order.index(owner.owner) + 1 :] if owner.owner in order else order
         found = self.in_order(behind, receiver, name, here)
-        if found is None and name == "__init__":
-            kind = next((k for k in map(classes.kind_of, (b for b in behind if isinstance(b, Name))) if k), "")
-            return frozenset({self.memory.make(Name, f"<{kind or 'plain'}>.__init__", receiver)})
         if found is None:
             kind = next((k for k in map(classes.kind_of, (b for b in behind if isinstance(b, Name))) if k), "")
             return frozenset({self.memory.make(Name, f"<{kind or 'plain'}>.{name}", receiver)})

@@ -17,7 +17,7 @@ from tracelens.patch.effects.memory import DATA, SHARED, Unit
 from tracelens.patch.effects.names import code_of, module_of
 from tracelens.patch.effects.objects import WRITES, Activation, Callbacks, Function, Method, Module, Object
 from tracelens.patch.effects.places import path_to
-from tracelens.patch.effects.scopes import parameters
+from tracelens.patch.effects.scopes import defaults, parameters
 
 
 @dataclass(frozen=True)
@@ -150,11 +150,5 @@ class Bindings:
 
     def _default(self, home: Activation, name: str) -> Binding | None:
         """A constant that is taken where nothing is handed over."""
-        given = home.function.node.args
-        ordered = [*given.posonlyargs, *given.args]
-        pairs = [
-            *zip(ordered[len(ordered) - len(given.defaults) :], given.defaults, strict=True),
-            *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-        ]
-        value = next((default for one, default in pairs if one.arg == name), None)
+        value = next((default for one, default in defaults(home.function.node.args) if one.arg == name), None)
         return Binding(home, value) if isinstance(value, ast.Constant) else None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from tracelens.patch.effects import classes, implicit
+from tracelens.patch.effects import implicit
 from tracelens.patch.effects.callables import is_function, is_picker, is_unknown_function
+from tracelens.patch.effects.classes import is_of_kind
 from tracelens.patch.effects.dispatch import HELD, RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.memory import ANY_KEY, DATA, ELSEWHERE, NONE, SHARED, Memory, Objects
 from tracelens.patch.effects.objects import (
@@ -188,7 +189,7 @@ class CallbackRules:
     def _methods(self, unit: Callbacks, one: Instance, given: Arguments, here: Here) -> Objects:
         deep = self._known[unit].get(one, False)
         names = implicit.methods(one, unit.protocol, self.memory, unit, deep=deep)
-        if self._is_module(one, unit) and unit.protocol != "unknown":
+        if is_of_kind(one, "module", self.memory, unit) and unit.protocol != "unknown":
             given = Arguments(rest=self._to_compute_with(unit))
         if unit.protocol in (implicit.IMPLICIT, implicit.PASS, "unknown"):
             for name in tuple(implicit.getters(one.made, self.memory, unit)):
@@ -205,13 +206,9 @@ class CallbackRules:
 
     def _is_batch(self, one: Object, unit: Callbacks) -> bool:
         if isinstance(one, Container):
-            return not any(self._is_module(each, unit) for each in self.memory.read(one, ANY_KEY, unit))
-        return isinstance(one, Instance) and not self._is_module(one, unit)
-
-    def _is_module(self, one: Object, unit: Callbacks) -> bool:
-        if isinstance(one, Instance):
-            return "module" in classes.kinds(one.made, self.memory, unit)
-        return isinstance(one, Thing) and one.kind == "module"
+            inside = self.memory.read(one, ANY_KEY, unit)
+            return not any(is_of_kind(each, "module", self.memory, unit) for each in inside)
+        return isinstance(one, Instance) and not is_of_kind(one, "module", self.memory, unit)
 
 
 def acts(one: Object) -> bool:

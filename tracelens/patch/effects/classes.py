@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from tracelens.patch.effects import vocabulary
 from tracelens.patch.effects.memory import BASES, Memory, Unit
-from tracelens.patch.effects.objects import Class, Function, Name, Object, Thing, Unknown
+from tracelens.patch.effects.objects import Class, Function, Instance, Name, Object, Thing, Unknown, is_thing
+from tracelens.patch.effects.places import last_name
 
 MAX_BASES = 64
 """Classes that one is made of; there are never so many, but a wrong guess could go in circles."""
@@ -80,6 +81,11 @@ def kind_of(base: Name) -> str | None:
     return entry.gives[1:-1] if entry.gives.startswith("<") else "data"
 
 
+def is_of_kind(one: object, kind: str, memory: Memory, unit: Unit) -> bool:
+    """Whether it is a library's object of that kind, or one of a class of the project that is made of such a class."""
+    return is_thing(one, kind) or (isinstance(one, Instance) and kind in kinds(one.made, memory, unit))
+
+
 def methods(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:
     """The names of the methods that a class and its bases in the project define."""
     for base in order(made, memory, unit):
@@ -92,9 +98,4 @@ def methods(made: Class, memory: Memory, unit: Unit) -> Iterator[str]:
 def marks(function: Function) -> frozenset[str]:
     """The last names of a function's decorators: `property`, `staticmethod`, `setter` …"""
     decorators = getattr(function.node, "decorator_list", ())
-    return frozenset(_last(one) for one in decorators)
-
-
-def _last(node: ast.expr) -> str:
-    node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return frozenset(last_name(one.func if isinstance(one, ast.Call) else one) for one in decorators)

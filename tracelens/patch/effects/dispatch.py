@@ -49,6 +49,7 @@ from tracelens.patch.effects.objects import (
     Plain,
     Thing,
     Unknown,
+    is_thing,
 )
 
 __all__ = ["HELD", "RETURN", "STATE", "TEXT", "Arguments", "Dispatch", "Here"]
@@ -85,7 +86,7 @@ class Dispatch(Items):
             case Thing() if called.kind in LAZY:  # a function that a context manager decorates
                 out = self.passes({called}, here)
             case Thing() if is_loaded(called):
-                tensors = frozenset(one for one in given.objects if isinstance(one, Thing) and one.kind == "data")
+                tensors = frozenset(one for one in given.objects if is_thing(one, "data"))
                 results = self.invoke(self.of_files(("forward", "__call__")), given, here)
                 out = tensors.union({DATA}, *(acting(one, self.memory, here.unit) for one in results))
             case Thing():
@@ -93,9 +94,7 @@ class Dispatch(Items):
             case Instance():
                 out = self._call_instance(called, given, here)
             case Generator():  # a context manager that decorates a function
-                thing = self.memory.make(Thing, "lazy", called, here.node)
-                self.memory.write(thing, HELD, given.objects | {called})
-                out = frozenset({thing})
+                out = self.made(HELD, given.objects | {called}, Thing, "lazy", called, here.node)
             case Unknown():
                 out = self.unknown(called.why, given.objects, here)
         return out
@@ -145,9 +144,7 @@ class Dispatch(Items):
             self._gather(activation, arguments.kwarg, given.rest.union(*others))
 
     def _gather(self, activation: Activation, parameter: ast.arg, objects: Objects) -> None:
-        gathered = self.memory.make(Container, parameter, activation)
-        self.memory.write(gathered, ANY_KEY, objects)
-        self.memory.write(activation, parameter.arg, {gathered})
+        self.memory.write(activation, parameter.arg, self.made(ANY_KEY, objects, Container, parameter, activation))
 
     def instantiate(self, made: Class, given: Arguments, here: Here) -> Objects:
         """An object of a class: `__new__`, `__init__` or the fields of a dataclass, `__post_init__`."""
@@ -190,9 +187,8 @@ class Dispatch(Items):
         for name, value in (*zip(names, given.positional, strict=False), *given.named.items()):
             self.store({instance}, name, value, here)
         if not names and given.objects:  # an exception
-            held = self.memory.make(Thing, "holder", instance, "args")
-            self.memory.write(held, HELD, (one for one in given.objects if not isinstance(one, Plain)))
-            self.memory.write(instance, "args", {held})
+            content = (one for one in given.objects if not isinstance(one, Plain))
+            self.memory.write(instance, "args", self.made(HELD, content, Thing, "holder", instance, "args"))
         for base in bases:
             for name in names:
                 for one in self.memory.read(base, name, here.unit):
@@ -290,17 +286,14 @@ class Dispatch(Items):
         modules &= not any(isinstance(one, Thing) and one.kind == "data" for one in left)  # a layer's output, if at all
         if not modules and not (self._are(left, "loader", here) and self._are(right, "loader", here)):
             return NONE
-        made = self.memory.make(Thing, "module" if modules else "loader", here.node, MODULES if modules else here.maker)
-        self.memory.write(made, HELD, (one for one in left | right if not isinstance(one, Plain) and one is not DATA))
-        return frozenset({made})
+        content = (one for one in left | right if not isinstance(one, Plain) and one is not DATA)
+        kind, maker = ("module", MODULES) if modules else ("loader", here.maker)
+        return self.made(HELD, content, Thing, kind, here.node, maker)
 
     def _are(self, objects: Objects, kind: str, here: Here) -> bool:
         """Whether one of the objects is of a library's class of that kind, or of one that is made of it."""
-        made = (one.made for one in objects if isinstance(one, Instance))
-        own = any(kind in classes.kinds(one, self.memory, here.unit) for one in made)
-        return own or any(
-            isinstance(one, Thing) and one.kind == kind and one not in (LAYER, IN_PLACE_LAYER) for one in objects
-        )
+        told_apart = objects - {LAYER, IN_PLACE_LAYER}
+        return any(classes.is_of_kind(one, kind, self.memory, here.unit) for one in told_apart)
 
     def look_into(self, objects: Iterable[Object], here: Here) -> None:
         """What is shown, compared or computed with is read, with all that a list of it holds."""

@@ -13,8 +13,8 @@ from functools import cached_property, partial
 from tracelens.patch.effects import classes
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.certain_uses import Path, ends_errors, mentions
+from tracelens.patch.effects.holders import is_holder
 from tracelens.patch.effects.kind import FRACTION, TENSOR, Kind
-from tracelens.patch.effects.memory import is_tensor
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     Activation,
@@ -30,6 +30,7 @@ from tracelens.patch.effects.objects import (
     Object,
     Thing,
     Unknown,
+    is_thing,
 )
 from tracelens.patch.effects.places import path_to
 from tracelens.patch.effects.words import words
@@ -107,7 +108,7 @@ class Evidence:
     def is_data(self, unit: Unit, node: ast.expr) -> bool:
         """Whether something is nothing but data of libraries: tensors, arrays, and batches of them."""
         objects = self.analysis.value(unit, node)
-        return bool(objects) and all(map(_is_data, objects))
+        return bool(objects) and all(is_thing(one, "data") for one in objects)
 
     def _tells(self, unit: Unit, node: ast.expr, words: frozenset[str]) -> bool:
         objects = self.analysis.value(unit, node)
@@ -117,9 +118,9 @@ class Evidence:
         if others or self._has_others_like_torch:
             return False
         sure = words & _TENSORS_ONLY - self._own_methods
-        if not objects or any(isinstance(one, Unknown) or _is_holder(one) for one in objects):
+        if not objects or any(isinstance(one, Unknown) or is_holder(one) for one in objects):
             return bool(sure) and bool(objects)
-        return bool(sure) or bool(words & _DATA_TENSORS and any(map(_is_data, objects)))
+        return bool(sure) or bool(words & _DATA_TENSORS and any(is_thing(one, "data") for one in objects))
 
     def _goes_back(self, unit: Unit, call: ast.Call) -> bool:
         """`loss.backward()`, or `accelerator.backward(loss)` of a library's object."""
@@ -205,11 +206,3 @@ def _told(path: Path) -> tuple[str, ast.Call | None]:
 
 def _is_context(one: Object) -> bool:
     return isinstance(one, Name) and one.receiver is None and one.full.startswith("torch.")
-
-
-def _is_holder(one: Object) -> bool:
-    return isinstance(one, Thing) and one.kind == "holder"
-
-
-def _is_data(one: Object) -> bool:
-    return is_tensor(one) or (isinstance(one, Thing) and one.kind == "data")

@@ -36,7 +36,7 @@ from tracelens.patch.effects.objects import (
     Unknown,
 )
 from tracelens.patch.effects.operators import COMPARISONS, OPERATORS
-from tracelens.patch.effects.scopes import COMPREHENSIONS
+from tracelens.patch.effects.scopes import COMPREHENSIONS, defaults
 
 _READS = frozenset({"item", "tolist", "detach", "cpu", "numpy"})
 STAR = "<star>"
@@ -218,13 +218,7 @@ class Expressions:
         """A function object, with its defaults."""
         owner = self.frame if isinstance(self.frame, Class) else None
         made = self.memory.make(Function, node, self.frame, names.module_of(self.frame), owner)
-        arguments = node.args
-        ordered = [*arguments.posonlyargs, *arguments.args]
-        defaults = zip(ordered[len(ordered) - len(arguments.defaults) :], arguments.defaults, strict=True)
-        named = (
-            (one, default) for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if default
-        )
-        for parameter, default in (*defaults, *named):
+        for parameter, default in defaults(node.args):
             self.memory.write(made, f"<default>{parameter.arg}", self.value(default))
         return made
 
@@ -318,9 +312,7 @@ class Expressions:
         return self._holding(node, inside)
 
     def _holding(self, node: ast.AST, inside: Objects, name: str = ANY_KEY) -> Objects:
-        made = self.memory.make(Container, node, self.here(node).maker)
-        self.memory.write(made, name, inside)
-        return frozenset({made})
+        return self.dispatch.made(name, inside, Container, node, self.here(node).maker)
 
     def _dict(self, node: ast.Dict) -> Objects:
         made = self._holding(node, NONE)

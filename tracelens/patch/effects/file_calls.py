@@ -14,7 +14,7 @@ from functools import cached_property
 
 from tracelens.patch.effects.file_constants import constants, is_constant
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
-from tracelens.patch.effects.scopes import FUNCTIONS, parameters
+from tracelens.patch.effects.scopes import FUNCTIONS, defaults, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -185,8 +185,4 @@ def defaulted(function: ast.AST) -> frozenset[str]:
     """The parameters that hold an object that the definition gave them: a number is none."""
     if not isinstance(function, FUNCTIONS):
         return frozenset()
-    given = function.args
-    names = [one.arg for one in (*given.posonlyargs, *given.args)]
-    pairs = [*zip(reversed(names), reversed(given.defaults), strict=False)]
-    pairs += [(one.arg, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value]
-    return frozenset(name for name, value in pairs if not is_constant(value))
+    return frozenset(one.arg for one, value in defaults(function.args) if not is_constant(value))

@@ -136,12 +136,12 @@ class FileEffects:
 
     def holders(self, line: int) -> NamedHolders | None:
         """What of the names of the loop that starts there the text of the file tells, where no more is known."""
-        file = self.project.file(self.path)
-        loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
-        if loop is None or file is None or file.tree is None:
+        tree = self._tree
+        loop = loop_at(tree, line) if tree is not None else None
+        if loop is None or tree is None:
             return None
-        alone = FileHolders(FileText(file.tree, partial(self._is_own, self.path)))
-        return NamedHolders(alone, function_of(file.tree, loop))
+        alone = FileHolders(FileText(tree, partial(self._is_own, self.path)))
+        return NamedHolders(alone, function_of(tree, loop))
 
     def _seen_in_file(self, file: ProjectFile, loop: Loop, question: Question) -> Iterator[Reason]:
         """The obstacles that the file itself shows, where its project is too large to be followed."""
@@ -161,21 +161,22 @@ class FileEffects:
 
     @cached_property
     def _holders(self) -> FileHolders:
-        file = self.project.file(self.path)
-        assert file is not None
-        assert file.tree is not None
+        assert self._tree is not None
         starts = [self.path, *([self.started] if self.started is not None else ()), *self._importers[:MAX_STARTS]]
         paths = [
             path for path in (*self.project.imported(self.path), *self.project.imported(*starts)) if path != self.path
         ]
-        followed = (self.project.file(path) for path in list(dict.fromkeys(paths))[:MAX_FOLLOWED])
-        others = [(one.tree, partial(self._is_own, one.path)) for one in followed if one is not None and one.tree]
-        return FileHolders(FileText(file.tree, partial(self._is_own, self.path), others))
+        followed = ((self.project.tree(path), path) for path in list(dict.fromkeys(paths))[:MAX_FOLLOWED])
+        others = [(tree, partial(self._is_own, path)) for tree, path in followed if tree is not None]
+        return FileHolders(FileText(self._tree, partial(self._is_own, self.path), others))
+
+    @property
+    def _tree(self) -> ast.Module | None:
+        return self.project.tree(self.path)
 
     def changes_nothing(self, span: Span) -> bool:
         """Whether what stands there leaves everything as it was, for certain: tensors, objects, variables of others."""
-        file = self.project.file(self.path)
-        tree = file.tree if file is not None else None
+        tree = self._tree
         node = next(nodes_in(tree, span), None) if tree is not None else None
         if tree is None or node is None or any(map(filled_in_place, ast.walk(node))):
             return False
@@ -188,12 +189,12 @@ class FileEffects:
 
     def reached(self, line: int) -> Reached | None:
         """What is known behind the names of the loop that starts there; None where nothing is."""
-        file = self.project.file(self.path)
-        loop = loop_at(file.tree, line) if file is not None and file.tree is not None else None
-        if loop is None or file is None or file.tree is None:
+        tree = self._tree
+        loop = loop_at(tree, line) if tree is not None else None
+        if loop is None or tree is None:
             return None
-        analysis = self._analysis(file.tree, loop)
-        return Reached(analysis, units_of(analysis, file.tree, loop), loop) if analysis is not None else None
+        analysis = self._analysis(tree, loop)
+        return Reached(analysis, units_of(analysis, tree, loop), loop) if analysis is not None else None
 
     @cached_property
     def replaced(self) -> str:
@@ -226,8 +227,7 @@ class FileEffects:
 
     def _together(self, limits: Limits) -> Analysis | None:
         """One analysis for every loop of the file: a function that nobody calls may be called beside any other."""
-        file = self.project.file(self.path)
-        return None if file is None or file.tree is None else self._kept("", functions_with_loops(file.tree), limits)
+        return None if self._tree is None else self._kept("", functions_with_loops(self._tree), limits)
 
     def _analysed_alone(self, limits: Limits, tree: ast.AST, loop: ast.AST) -> Analysis | None:
         around = functions_around(tree, loop)
@@ -289,8 +289,7 @@ class FileEffects:
         out = [say("the project has more files than are read")] if not self.project.complete else []
         out += [say("more files import this one than are read")] if len(self._importers) > MAX_IMPORTERS else []
         for path in self._importers[:MAX_IMPORTERS]:
-            file = self.project.file(path)
-            if file is None or file.tree is None:
+            if self.project.tree(path) is None:
                 out.append(say("{name} imports this file, and Python's parser cannot read it", name=path.name))
         return tuple(out)
 

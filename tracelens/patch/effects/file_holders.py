@@ -15,7 +15,7 @@ from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
 from tracelens.patch.effects.file_fresh import Times, fresh
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
 from tracelens.patch.effects.places import Loop, function_of, last_name
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, nodes_of, parameters
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, defaults, nodes_of, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -183,12 +183,7 @@ class FileHolders:
             yield given[0], {one for part in node.args[1:] for one in self.held(part, code)}
 
     def _defaults(self, node: FunctionNode, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
-        names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
-        pairs = [*zip(reversed(names), reversed(node.args.defaults), strict=False)]
-        pairs += [
-            (one.arg, value) for one, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if value
-        ]
-        yield from ((Place(node, name), self.held(value, code)) for name, value in pairs)
+        yield from ((Place(node, one.arg), self.held(value, code)) for one, value in defaults(node.args))
 
     def _aims(self, aim: ast.expr, code: ast.AST) -> Iterator[Place]:
         if isinstance(aim, (ast.Tuple, ast.List)):

@@ -15,6 +15,8 @@ _PRINTERS = words("print pprint display")
 _LOGS = words("debug info warning warn error exception critical log msg")
 _LOGGERS = words("logger log logging _logger LOGGER LOG tqdm stdout stderr")
 _OF_LOGGERS = _LOGS | {"write", "writelines"}
+SETS_BAR_TEXT = words("set_postfix set_postfix_str set_description set_description_str")
+"""What sets the text of a bar, and does nothing else: a plan itself looks after it."""
 _OTHER_PRINTERS = re.compile(
     r"print|^(write|writelines|echo|download|summary|system|export|getpass|redirect_std\w+|check_call|show)$"
 )

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from tracelens.patch.effects.scopes import FUNCTIONS, Code, Scope, scope_of
+from tracelens.patch.effects.scopes import FUNCTIONS, Code, Scope, imported, scope_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
 SELF = ("self", "cls")
-_SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
-"""Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
+SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
+"""Names whose attributes are numbers and texts: who is made of them shares nothing with others, and a helper that
+receives them seldom changes them."""
 
 
 class Place(NamedTuple):
@@ -195,7 +196,7 @@ class FileText:
 
     def is_settings(self, name: str) -> bool:
         """Whether a variable of that name has nothing but settings: none is the optimizer."""
-        return name in _SETTINGS and name not in self._optimizers
+        return name in SETTINGS and name not in self._optimizers
 
     @cached_property
     def _optimizers(self) -> frozenset[str]:
@@ -264,14 +265,9 @@ def _beside(node: ast.AST) -> Iterator[ast.AST]:
 
 def stored_in_libraries(tree: ast.Module) -> Iterator[str]:
     """The full names of what a file puts in the place of a library's functions."""
-    known: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            pairs = ((one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2 for one in node.names)
-            known.update(pairs)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            known.update((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
-    for node in ast.walk(tree):
+    nodes = tuple(ast.walk(tree))
+    known = dict(pair for node in nodes for pair in imported(node) if not pair[1].startswith("."))
+    for node in nodes:
         root, _, rest = _put_in_place(node).partition(".")
         if root in known and rest:
             yield f"{known[root]}.{rest}"

@@ -15,7 +15,7 @@ from tracelens.patch.effects.dispatch import HELD
 from tracelens.patch.effects.implicit import LOADED, is_loaded
 from tracelens.patch.effects.library_calls import LibraryCall
 from tracelens.patch.effects.memory import DATA, NONE, PLAIN, Objects
-from tracelens.patch.effects.objects import DISK_READ, Effect, Name, Object, Thing
+from tracelens.patch.effects.objects import DISK_READ, Effect, Name, Thing
 
 _PLAIN_YAML = frozenset(
     f"yaml.{name}" for name in ("SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader", "FullLoader", "CFullLoader")
@@ -36,7 +36,7 @@ def _anything(call: LibraryCall) -> Objects:
 def _data(call: LibraryCall) -> Objects:
     """Lists, dicts and arrays, which are told apart from others: a part of them is the same under two names."""
     call.memory.effect(call.here.unit, call.here.node, Effect(DISK_READ))
-    return frozenset({call.memory.make(Thing, "data", call.here.node, call.here.maker)})
+    return call.thing("data")
 
 
 def _state(call: LibraryCall, of: str) -> Name:
@@ -53,7 +53,7 @@ def _torch_load(call: LibraryCall) -> Objects:
 def _allow(call: LibraryCall) -> Objects:
     """`torch.serialization.add_safe_globals([Model])`"""
     call.memory.write(_state(call, "safe globals"), HELD, call.given.objects | {PLAIN})
-    return frozenset({call.memory.make(Thing, "context", call.here.node, call.here.maker)})
+    return call.thing("context")
 
 
 def _numpy_load(call: LibraryCall) -> Objects:
@@ -74,7 +74,7 @@ def _array_over(call: LibraryCall) -> Objects:
     plain = len(call.given.positional) <= _BUFFER and not call.given.rest and call.given.named.keys() <= known
     if not plain:
         return call.dispatch.unknown("`numpy.ndarray`", call.given.objects, call.here)
-    return frozenset({call.memory.make(Thing, "data", call.here.node, call.here.maker)})
+    return call.thing("data")
 
 
 def _yaml_load(call: LibraryCall) -> Objects:
@@ -96,15 +96,13 @@ def _hub_load(call: LibraryCall) -> Objects:
     """A model of somebody else's repository, or what a function of a folder gives."""
     source = _word(call, "source")
     if source is None or _constant(source, "github"):
-        return frozenset({call.memory.make(Thing, "module", call.here.node, call.here.maker)})
+        return call.thing("module")
     return _anything(call)
 
 
 def _tensor_data(call: LibraryCall) -> Objects:
     """`TensorDataset(x, y)` takes tensors, also where they come out of a file."""
-    made = call.memory.make(Thing, "loader", call.here.node, call.here.maker)
-    call.memory.write(made, HELD, (one for one in call.given.objects - {PLAIN, DATA} if not is_loaded(one)))
-    return frozenset[Object]({made})
+    return call.thing("loader", (one for one in call.given.objects - {PLAIN, DATA} if not is_loaded(one)))
 
 
 def _word(call: LibraryCall, name: str) -> ast.expr | None:

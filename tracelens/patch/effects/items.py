@@ -91,9 +91,13 @@ class Items(Attributes):
 
     def part(self, inside: Objects, here: Here) -> Objects:
         """A list of its own, with these elements."""
-        made = self.memory.make(Container, here.node, here.maker)
-        self.memory.write(made, ANY_KEY, inside)
-        return frozenset({made})
+        return self.made(ANY_KEY, inside, Container, here.node, here.maker)
+
+    def made(self, field: str, inside: Iterable[Object], kind: type[Container | Thing], *parts: object) -> Objects:
+        """The object of these parts, which has the others in a field."""
+        one = self.memory.make(kind, *parts)
+        self.memory.write(one, field, inside)
+        return frozenset({one})
 
     def _item(self, owner: Object, key: str, here: Here) -> Objects:
         out = NONE

@@ -16,7 +16,7 @@ from tracelens.patch.effects.file_calls import PLAIN, defaulted, is_around
 from tracelens.patch.effects.file_constants import told_by_identity
 from tracelens.patch.effects.file_fresh import filled
 from tracelens.patch.effects.file_holders import COMPUTING, RESULT, FileHolders, may_change
-from tracelens.patch.effects.file_lines import calls_in, owner_of, prints, shown_text, writes_lines
+from tracelens.patch.effects.file_lines import SETS_BAR_TEXT, calls_in, owner_of, prints, shown_text, writes_lines
 from tracelens.patch.effects.file_text import SELF, Place, chain_of
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
 from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in, path_to
@@ -26,8 +26,6 @@ from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
-_BARS = words("set_postfix set_postfix_str set_description set_description_str")
-"""What they change is the text of a bar, which the plan itself looks after."""
 _CLOCKS = words("time perf_counter monotonic process_time now utcnow today elapsed_time")
 _CLOCK_OWNERS = words("time datetime timeit")
 _COLLECTIVES = words(
@@ -281,7 +279,7 @@ class FileJudge:
         if isinstance(node, ast.AugAssign):
             return node.target if isinstance(node.value, (ast.List, ast.ListComp, ast.Dict, ast.Tuple)) else None
         method = node.func if isinstance(node, ast.Call) else None
-        if not isinstance(method, ast.Attribute) or method.attr in PLAIN | _BARS or self._is_kept(method.value):
+        if not isinstance(method, ast.Attribute) or method.attr in PLAIN | SETS_BAR_TEXT or self._is_kept(method.value):
             return None
         return method.value
 

@@ -330,7 +330,7 @@ class Library:
             self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
             self.memory.effect(here.unit, here.node, Effect(READS, over, TEXT))
             return self.dispatch.passes((one for one in held if not isinstance(one, Plain)), here) | {DATA}
-        if over.kind in ("lazy", "pairs", "numbered"):
+        if over.kind in implicit.LAZY:
             self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
             return self._pass_lazily(over, held, here)
         if over.kind == "file":

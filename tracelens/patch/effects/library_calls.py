@@ -6,11 +6,12 @@ In: the call. Out: the texts that are written in it, None for what is no text.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tracelens.patch.effects.dispatch import Arguments, Dispatch, Here
-from tracelens.patch.effects.memory import Memory
-from tracelens.patch.effects.objects import Name
+from tracelens.patch.effects.dispatch import HELD, Arguments, Dispatch, Here
+from tracelens.patch.effects.memory import Memory, Objects
+from tracelens.patch.effects.objects import Name, Object, Thing
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class LibraryCall:
     @property
     def memory(self) -> Memory:
         return self.dispatch.memory
+
+    def thing(self, kind: str, inside: Iterable[Object] | None = None) -> Objects:
+        """A library's object that this call makes, with what it has, if it has something."""
+        parts = Thing, kind, self.here.node, self.here.maker
+        return frozenset({self.memory.make(*parts)}) if inside is None else self.dispatch.made(HELD, inside, *parts)
 
 
 def constant(node: ast.AST, position: int) -> str | None:

@@ -20,6 +20,7 @@ from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
 from tracelens.patch.effects.dispatch import TEXT
+from tracelens.patch.effects.file_lines import shown_text
 from tracelens.patch.effects.identity import Identities
 from tracelens.patch.effects.kept import KeptValues, evaluated_in_place
 from tracelens.patch.effects.log_files import looks_at_logs
@@ -367,8 +368,7 @@ def _why(deed: Deed) -> str:
 
 
 def _text(node: ast.AST) -> str:
-    text = " ".join(ast.unparse(node).split()) if isinstance(node, (ast.expr, ast.stmt)) else ""
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shown_text(node) if isinstance(node, (ast.expr, ast.stmt)) else ""
 
 
 def _line(node: ast.AST) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from tracelens.messages import say
 from tracelens.patch.effects.project import ProjectFile
@@ -151,6 +151,11 @@ class Thing(Object):
     kind: str
     site: object
     maker: object
+
+
+def is_thing(one: object, *kinds: str) -> TypeGuard[Thing]:
+    """Whether it is a library's object of one of these kinds."""
+    return isinstance(one, Thing) and one.kind in kinds
 
 
 @dataclass(frozen=True, eq=False, repr=False)

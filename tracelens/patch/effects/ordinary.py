@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tracelens.messages import say
 from tracelens.patch.effects.kept_builtins import ALL_BUILTINS, kept
+from tracelens.patch.effects.places import last_name
+from tracelens.patch.effects.scopes import imported
 from tracelens.patch.effects.words import words
 
 _WHOLE = words(
@@ -89,7 +91,7 @@ class _File:
 def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] | None:
     """The line of the first thing outside of it, and what that is. `is_own`: whether a module is the project's."""
     nodes = tuple(ast.walk(tree))
-    names = dict(_imported(nodes))
+    names = dict(pair for node in nodes for pair in imported(node) if not pair[1].startswith("."))
     own = {name for name, full in names.items() if is_own(full)}
     defined = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     file = _File({name: full for name, full in names.items() if name not in own}, frozenset(own | defined))
@@ -100,17 +102,6 @@ def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] 
 def hides(full: str) -> bool:
     """Whether a part of a library, by its full name, is outside of it: under whatever name a file has it."""
     return not _is_known(full)
-
-
-def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
-    """The file's name for each module, or part of one, that it imports from a library, with the full name."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                yield (one.asname, one.name) if one.asname else (one.name.partition(".")[0],) * 2
-        elif isinstance(node, ast.ImportFrom) and not node.level:
-            for one in node.names:
-                yield one.asname or one.name, f"{node.module}.{one.name}"
 
 
 def _unusual(node: ast.AST, file: _File) -> Iterator[tuple[int, str]]:
@@ -165,8 +156,7 @@ def _goes_on(value: ast.expr | None) -> bool:
     """Whether a value is a generator expression, or goes through one later: it runs where nobody can read it."""
     if not isinstance(value, ast.Call):
         return isinstance(value, ast.GeneratorExp)
-    called = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
-    return called in _LAZY and any(map(_goes_on, value.args))
+    return last_name(value.func) in _LAZY and any(map(_goes_on, value.args))
 
 
 def _is_kept_by(call: ast.Call, file: _File) -> bool:

@@ -77,10 +77,10 @@ def nodes_in(tree: ast.AST, span: Span) -> Iterator[ast.AST]:
 
 def path_to(tree: ast.AST, wanted: ast.AST) -> list[ast.AST]:
     """The nodes around a node, the outermost first, and the node; empty where the tree does not have it."""
-    around = _around(tree)
+    outer_of = around(tree)
     path = [wanted]
     while path[-1] is not tree:
-        outer = around.get(path[-1])
+        outer = outer_of.get(path[-1])
         if outer is None:
             return []
         path.append(outer)
@@ -88,7 +88,7 @@ def path_to(tree: ast.AST, wanted: ast.AST) -> list[ast.AST]:
 
 
 @lru_cache(maxsize=KEPT_TREES)
-def _around(tree: ast.AST) -> dict[ast.AST, ast.AST]:
+def around(tree: ast.AST) -> dict[ast.AST, ast.AST]:
     """The node around each node of a tree; the parser shares those without a place (`Load`), which have many."""
     return {inner: outer for outer in ast.walk(tree) for inner in ast.iter_child_nodes(outer)}
 

@@ -53,6 +53,16 @@ class Project:
             self._files[path] = None if text is None else ProjectFile(path, shown, text, parsed(text))
         return self._files[path]
 
+    def tree(self, path: Path) -> ast.Module | None:
+        """The tree of a file; None where Python's parser cannot read it."""
+        file = self.file(path)
+        return None if file is None else file.tree
+
+    def nodes(self, path: Path) -> Iterator[ast.AST]:
+        """All nodes of a file; none where it has no tree."""
+        tree = self.tree(path)
+        return iter(()) if tree is None else ast.walk(tree)
+
     def module(self, name: str, dots: int, importer: Path) -> Path | None:
         """The project's file that an import in `importer` means; None for a library."""
         asked = (name, dots, importer)
@@ -84,8 +94,7 @@ class Project:
         waiting = list(known)
         while waiting and len(known) <= MAX_FILES:
             importer = waiting.pop(0)
-            file = self.file(importer)
-            for name, dots in _imports(file.tree) if file is not None and file.tree is not None else ():
+            for name, dots in (pair for node in self.nodes(importer) for pair in modules_named(node)):
                 found = self.module(name, dots, importer)
                 if found is not None and found not in known and self._exists(found):
                     known[found] = None
@@ -112,7 +121,7 @@ class Project:
     @cached_property
     def paths(self) -> tuple[Path, ...]:
         """All Python files below the root, as far as the bounds allow."""
-        return tuple(_python_files(self.root))[:MAX_FILES]
+        return tuple(python_files(self.root))[:MAX_FILES]
 
     @cached_property
     def complete(self) -> bool:
@@ -140,25 +149,24 @@ class Project:
             return None
 
 
-def parsed(text: str) -> ast.Module | None:
+def parsed(text: str | bytes) -> ast.Module | None:
     """The tree of a file, without the parser's warnings: they are about the user's code. None where there is none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(text.removeprefix("\ufeff"))
+            return ast.parse(text.removeprefix("\ufeff") if isinstance(text, str) else text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 
-def _imports(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """The modules that a file imports, with the dots before their names; `from a import b` may mean `a.b` as well."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, 0) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            yield base, node.level
-            yield from ((f"{base}.{alias.name}", node.level) for alias in node.names)
+def modules_named(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """The modules that an import may mean, with the dots before each; `from a import b` may mean `a.b` as well."""
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, 0) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        yield base, node.level
+        yield from ((f"{base}.{alias.name}".lstrip("."), node.level) for alias in node.names)
 
 
 def _is_test(path: Path, text: str) -> bool:
@@ -171,9 +179,13 @@ def _module_name(path: Path) -> str:
     return path.parent.name if path.name == "__init__.py" else path.stem
 
 
-def _python_files(root: Path) -> Iterator[Path]:
+def python_files(root: Path) -> Iterator[Path]:
+    """The Python files below a folder, as far as they are searched; a folder of data is left after these."""
+    seen = 0
     for number, (folder, folders, names) in enumerate(os.walk(root)):
         folders[:] = sorted(name for name in folders if name not in _NOT_OURS and not name.startswith("."))
-        yield from (Path(folder, name) for name in sorted(names) if name.endswith(".py"))
-        if number >= MAX_FOLDERS:
+        found = [Path(folder, name) for name in sorted(names) if name.endswith(".py")]
+        yield from found
+        seen += len(found)
+        if seen >= MAX_FILES or number >= MAX_FOLDERS:
             return

@@ -13,6 +13,7 @@ from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.memory import Unit
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import Activation, Module
+from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import FUNCTIONS
 
 _CANNOT_FAIL = frozenset(
@@ -73,8 +74,7 @@ def body_of(called: Activation) -> Iterator[ast.AST]:
 
 def _may_raise(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return name not in _CANNOT_FAIL
+        return last_name(node.func) not in _CANNOT_FAIL
     if isinstance(node, ast.BinOp):
         return not (isinstance(node.op, _SUMS) or _is_text(node.left) or _is_number_but_zero(node.right))
     if isinstance(node, ast.AugAssign):  # of a key it also reads

@@ -11,17 +11,16 @@ import ast
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
-from tracelens.patch.effects.holding import may_hold_tensors
+from tracelens.patch.effects.holding import NumberLists, may_hold_tensors
 from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
 from tracelens.patch.effects.kinds import Kinds
 from tracelens.patch.effects.memory import ANY_DATA, DATA, SHARED, WEIGHTS, Unit, is_tensor
-from tracelens.patch.effects.number_lists import NumberLists
 from tracelens.patch.effects.objects import (
     CLOCK,
     COLLECTIVE,
@@ -144,24 +143,25 @@ class Reached:
     def may_name_caller(self, span: Span) -> bool:
         """Whether what is called there may look at who calls it, as a logger does; so may what nobody can tell."""
         node = self._expression(span)
-        method = node.func if isinstance(node, ast.Call) else None
-        called = {one for unit in self.units if method is not None for one in self.analysis.value(unit, method)}
+        called = self._objects_of(node.func if isinstance(node, ast.Call) else None)
         return not called or any(
             isinstance(one, Unknown) or (isinstance(one, Name) and one.full.startswith(_NAME_CALLERS)) for one in called
         )
 
     def may_change(self, span: Span) -> bool:
         """Whether a tensor of the loop may be changed in place: in the loop, or anywhere if it is told from others."""
-        node = self._expression(span)
-        objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
+        objects = self._objects_of(self._expression(span))
         nameless = {SHARED if isinstance(one, Unknown) else one for one in objects if not is_tensor(one)}
         return not nameless.isdisjoint(self._filled_in_loop) or not objects.isdisjoint(self._filled)
 
     def may_hold_tensors(self, span: Span) -> bool:
         """Whether a value may be a list or dict with tensors in it, or nobody can tell what it is."""
-        node = self._expression(span)
-        objects = {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
+        objects = self._objects_of(self._expression(span))
         return not objects or any(may_hold_tensors(one, self.memory, self._lists.has) for one in objects)
+
+    def _objects_of(self, node: ast.expr | None) -> set[Object]:
+        """What an expression of the loop can stand for, however its function is called."""
+        return {one for unit in self.units if node is not None for one in self.analysis.value(unit, node)}
 
     def _expression(self, span: Span) -> ast.expr | None:
         """The expression that stands there, also where it is all of a statement."""
@@ -229,17 +229,16 @@ class Reached:
     @cached_property
     def _held(self) -> dict[str, frozenset[Object]]:
         """By name, all that can be reached from it."""
-        reach = self.memory.reach
-        return {key: frozenset(reach(objects, through_unknown=False)) for key, objects in self._objects.items()}
+        return self._reached_by_name(through_holders=True)
 
     @cached_property
     def _held_for_certain(self) -> dict[str, frozenset[Object]]:
         """By name, what can be reached through objects of which it is known what they do with what they hold."""
-        reach = self.memory.reach
-        return {
-            key: frozenset(reach(objects, through_unknown=False, through_holders=False))
-            for key, objects in self._objects.items()
-        }
+        return self._reached_by_name(through_holders=False)
+
+    def _reached_by_name(self, *, through_holders: bool) -> dict[str, frozenset[Object]]:
+        found = partial(self.memory.reach, through_unknown=False, through_holders=through_holders)
+        return {key: frozenset(found(objects)) for key, objects in self._objects.items()}
 
     def _variables(self, unit: Module | Activation) -> Iterator[tuple[str, Iterable[Object]]]:
         frame: Module | Activation | Class = unit

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracelens.messages import say
-from tracelens.patch.effects import classes
+from tracelens.patch.effects.classes import is_of_kind
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT
 from tracelens.patch.effects.identity import Identities
-from tracelens.patch.effects.memory import ANY_KEY, WEIGHTS, Memory, Unit
+from tracelens.patch.effects.memory import ANY_KEY, WEIGHTS
 from tracelens.patch.effects.objects import Class, Container, Effect, Instance, Name, Object, Thing
 
 ReasonKind = Literal["leaves", "block", "moment", "object", "output", "time", "hidden"]
@@ -96,7 +96,7 @@ def certainty(about: About, distance: Distance, known: bool = True) -> Certainty
 def about_of(effect: Effect, identities: Identities) -> About:
     """The variable, the object or the part of one that an effect is about."""
     target, whole = effect.target, effect.field in _WHOLE
-    if _is_gone_through(target, identities.analysis.memory, identities.unit):
+    if is_of_kind(target, "loader", identities.analysis.memory, identities.unit):
         return About("gone through", described(effect))
     if isinstance(target, Thing) and target.kind in _MANY and whole and target is not WEIGHTS:
         return About("of a library", described(effect))
@@ -104,12 +104,6 @@ def about_of(effect: Effect, identities: Identities) -> About:
     if (told_apart and effect.field != TEXT) or not identities.is_one_of_many(target):
         return About("object", described(effect))
     return About("one of many", described(effect))
-
-
-def _is_gone_through(target: Object | None, memory: Memory, unit: Unit) -> bool:
-    if isinstance(target, Instance):
-        return "loader" in classes.kinds(target.made, memory, unit)
-    return isinstance(target, Thing) and target.kind == "loader"
 
 
 def described(effect: Effect) -> str:

@@ -15,9 +15,9 @@ from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.bindings import Bindings
 from tracelens.patch.effects.kind import RESHAPE
-from tracelens.patch.effects.memory import ANY_DATA, DATA
+from tracelens.patch.effects.memory import ANY_DATA
 from tracelens.patch.effects.names import code_of
-from tracelens.patch.effects.objects import Activation, Container, Module, Name, Object, Plain, Thing, Unknown
+from tracelens.patch.effects.objects import Activation, Container, Module, Name, Object, Plain, Unknown, is_thing
 from tracelens.patch.effects.scopes import nodes_of
 
 _BY_TEXT = re.compile(rf"[\"']({'|'.join(sorted(RESHAPE))})[\"']|swap_tensors")
@@ -41,8 +41,10 @@ class Reshaped:
             return False
         every = [one for one in objects if not isinstance(one, Plain)]
         hidden = any(isinstance(one, Unknown) for one in (*every, *found))
-        mixed = ANY_DATA in found and any(map(_is_data, every))
-        return hidden or mixed or (ANY_DATA in every and any(map(_is_data, found))) or not found.isdisjoint(every)
+        for some, others in ((found, every), (every, found)):
+            if ANY_DATA in some and any(is_thing(one, "data") for one in others):
+                return True
+        return hidden or not found.isdisjoint(every)
 
     @cached_property
     def _found(self) -> frozenset[Object]:
@@ -85,7 +87,3 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
         yield node.value
     elif isinstance(node, ast.Call):
         yield from (one.value for one in node.keywords if one.arg == "out")
-
-
-def _is_data(one: Object) -> bool:
-    return one is DATA or (isinstance(one, Thing) and one.kind == "data")

@@ -42,6 +42,7 @@ from tracelens.patch.effects.objects import (
     Name,
     Object,
     Thing,
+    is_thing,
 )
 from tracelens.patch.effects.vocabulary import Entry
 
@@ -165,13 +166,14 @@ class Results:
         exact = vocabulary.knows(called.full) and entry.gives not in ("views", "new views")
         if (exact or entry.fresh) and "inplace" not in given.named:
             return NONE
-        receiver = called.receiver if isinstance(called.receiver, Thing) and not _is_data(called.receiver) else None
+        receiver = called.receiver if isinstance(called.receiver, Thing) and called.receiver.kind != "data" else None
         objects = self._without_lists(given.objects, here) if _OF_ARRAYS.match(called.full) else given.objects
         content = [one for one in (*objects, receiver or PLAIN) if has_content(one)]
         method = called.full.startswith("<data>.") and not called.full.endswith("__call__")
         arrays = _COMPUTES.match(called.full) is not None  # of what comes out of a file, too: as plain data
-        out = {one for one in content if (is_loaded(one) and not arrays) or (_is_data(one) and not method)}
-        kept = [one for one in content if not _is_data(one) and not is_loaded(one) and not self._is_plain(one, here)]
+        data = {one for one in content if is_thing(one, "data")}
+        out = {one for one in content if (is_loaded(one) and not arrays) or (one in data and not method)}
+        kept = [one for one in content if one not in data and not is_loaded(one) and not self._is_plain(one, here)]
         a_class = called.receiver is None and called.full.rpartition(".")[2][:1].isupper()
         return self.holder(kept, here) | out if kept or a_class else frozenset(out)
 
@@ -182,9 +184,7 @@ class Results:
 
     def holder(self, kept: Iterable[Object], here: Here) -> Objects:
         """An object of which no more is known than what it has."""
-        holder = self.memory.make(Thing, "holder", here.node, here.maker)
-        self.memory.write(holder, HELD, filter(has_content, kept))
-        return frozenset({holder})
+        return self.dispatch.made(HELD, filter(has_content, kept), Thing, "holder", here.node, here.maker)
 
     def _is_plain(self, one: Object, here: Here) -> bool:
         """Whether an argument only says something: a setting, or a list of numbers that is written there."""
@@ -201,7 +201,7 @@ class Results:
         receiver = called.receiver
         if not isinstance(receiver, Thing) or receiver is DATA or self.memory.read(receiver, FRESH, here.unit):
             return NONE
-        tensors = frozenset(one for one in given.objects if _is_data(one) and one is not WEIGHTS)
+        tensors = frozenset(one for one in given.objects if is_thing(one, "data") and one is not WEIGHTS)
         for one in tensors if self.memory.read(receiver, IN_PLACE, here.unit) else ():
             self.memory.effect(here.unit, here.node, Effect(WRITES, one, STATE))
         return tensors
@@ -314,7 +314,3 @@ def _collates_as_torch(call: object) -> bool:
 
 def _is_true(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
-
-
-def _is_data(one: Object) -> bool:
-    return isinstance(one, Thing) and one.kind == "data"

@@ -53,6 +53,14 @@ def _arguments(code: Code) -> Iterator[ast.arg]:
         yield from (one for one in (given.vararg, given.kwarg) if one is not None)
 
 
+def defaults(given: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr]]:
+    """The parameters that a call may leave out, each with what it stands for then."""
+    ordered = [*given.posonlyargs, *given.args]
+    yield from zip(ordered[len(ordered) - len(given.defaults) :], given.defaults, strict=True)
+    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    yield from ((one, value) for one, value in named if value is not None)
+
+
 def nodes_of(code: Code) -> Iterator[ast.AST]:
     """The nodes that belong to the code itself: inner functions and classes by their heads only, as is evaluated."""
     body = [code.body] if isinstance(code, ast.Lambda) else list(code.body)
@@ -72,6 +80,16 @@ def stored_in(node: ast.AST) -> frozenset[str]:
     return frozenset(one.id for one in stored)
 
 
+def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import binds, each with what it means in full, the dots of a relative one before it."""
+    for one in node.names if isinstance(node, (ast.Import, ast.ImportFrom)) else ():
+        if isinstance(node, ast.ImportFrom):
+            yield one.asname or one.name, f"{'.' * node.level}{node.module or ''}.{one.name}"
+        else:
+            root = one.name.partition(".")[0]
+            yield (one.asname, one.name) if one.asname else (root, root)
+
+
 def bound_by(node: ast.AST) -> Iterator[str]:
     """The names that a node binds itself."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -79,7 +97,7 @@ def bound_by(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         yield node.name
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names if alias.name != "*")
+        yield from (name for name, _ in imported(node) if name != "*")
     elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
         yield node.name
     elif isinstance(node, ast.MatchMapping) and node.rest:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 
-from tracelens.patch.effects import classes
+from tracelens.patch.effects.classes import is_of_kind
 from tracelens.patch.effects.dispatch import HELD, Arguments
 from tracelens.patch.effects.holders import SETTINGS
 from tracelens.patch.effects.library_calls import LibraryCall, constant, keyword
 from tracelens.patch.effects.memory import ANY_KEY, NONE, PLAIN, Memory, Objects
-from tracelens.patch.effects.objects import Container, Instance, Object, Thing
+from tracelens.patch.effects.objects import Container, Object, Thing
 
 PARSER = "parser"
 ANY_NAME = "*"
@@ -117,14 +117,8 @@ def _parsers(parser: Object, call: LibraryCall) -> Iterable[Object]:
             seen[one] = None
             held = call.memory.read(one, HELD, call.here.unit)
             listed = call.dispatch.passes((other for other in held if isinstance(other, Container)), call.here)
-            waiting += [other for other in held | listed if _is_parser(other, call)]
+            waiting += [one for one in held | listed if is_of_kind(one, PARSER, call.memory, call.here.unit)]
     return tuple(seen)
-
-
-def _is_parser(one: Object, call: LibraryCall) -> bool:
-    if isinstance(one, Instance):
-        return PARSER in classes.kinds(one.made, call.memory, call.here.unit)
-    return isinstance(one, Thing) and one.kind == PARSER
 
 
 def _namespace(call: LibraryCall) -> Objects:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from tracelens.messages import say
 from tracelens.patch.effects import classes, from_outside, partials, patched_before, settings, spawned
@@ -43,25 +44,21 @@ from tracelens.patch.effects.screens import opens_screen, put_on_screen
 
 def _lazy(call: LibraryCall) -> Objects:
     kind = {"enumerate": "numbered", "zip": "pairs"}.get(call.name.full.rpartition(".")[2], "lazy")
-    thing = call.memory.make(Thing, kind, call.here.node, call.here.maker)
-    call.memory.write(thing, HELD, call.given.objects)
-    return frozenset({thing})
+    return call.thing(kind, call.given.objects)
 
 
 def _tuples(call: LibraryCall) -> Objects:
     """Tuples of elements, or of iterators over them: a tuple that may hold tuples."""
-    thing = call.memory.make(Thing, "pairs", call.here.node, call.here.maker)
+    thing = call.thing("pairs", call.given.objects)
     pair = call.memory.make(Container, call.here.node, "<pair>")
-    call.memory.write(thing, HELD, call.given.objects)
     call.memory.write(pair, ANY_KEY, {pair})
-    return frozenset({thing})
+    return thing
 
 
 def _repeat(call: LibraryCall) -> Objects:
     """The same object again and again."""
-    again = call.memory.make(Container, call.here.node, "<repeated>")
-    call.memory.write(again, ANY_KEY, call.given.objects)
-    return _lazy(replace(call, given=Arguments((frozenset({again}),))))
+    again = call.dispatch.made(ANY_KEY, call.given.objects, Container, call.here.node, "<repeated>")
+    return _lazy(replace(call, given=Arguments((again,))))
 
 
 def _tee(call: LibraryCall) -> Objects:
@@ -123,9 +120,7 @@ def _record_anew(call: LibraryCall) -> Objects:
 
 def _split_data(call: LibraryCall) -> Objects:
     """`random_split(data, [0.9, 0.1])`: a list of parts of the data set."""
-    part = call.memory.make(Thing, "loader", call.here.node, call.here.maker)
-    call.memory.write(part, HELD, call.given.objects)
-    return call.dispatch.part(frozenset({part}), call.here)
+    return call.dispatch.part(call.thing("loader", call.given.objects), call.here)
 
 
 def _getattr(call: LibraryCall) -> Objects:
@@ -217,15 +212,9 @@ def _open(call: LibraryCall) -> Objects:
     return frozenset({made})
 
 
-def _environment_read(call: LibraryCall) -> Objects:
+def _environment(kind: str, call: LibraryCall) -> Objects:
     environment = call.memory.make(Name, "os.environ", None)
-    call.memory.effect(call.here.unit, call.here.node, Effect(READS, environment, "", deep=True))
-    return frozenset({PLAIN})
-
-
-def _environment_change(call: LibraryCall) -> Objects:
-    environment = call.memory.make(Name, "os.environ", None)
-    call.memory.effect(call.here.unit, call.here.node, Effect(WRITES, environment, "", deep=True))
+    call.memory.effect(call.here.unit, call.here.node, Effect(kind, environment, "", deep=True))
     return frozenset({PLAIN})
 
 
@@ -237,14 +226,12 @@ def _flush(call: LibraryCall) -> Objects:
 
 
 def _gives_arguments(call: LibraryCall) -> Objects:
-    return call.given.objects or frozenset({call.memory.make(Thing, "context", call.here.node, call.here.maker)})
+    return call.given.objects or call.thing("context")
 
 
 def _getter(call: LibraryCall) -> Objects:
     """`property(f)`, `cached_property(f)`: runs the function whenever the attribute is looked up."""
-    thing = call.memory.make(Thing, GETTER, call.here.node, call.here.maker)
-    call.memory.write(thing, HELD, filter(is_function, call.given.objects))
-    return frozenset({thing})
+    return call.thing(GETTER, filter(is_function, call.given.objects))
 
 
 def _more_of_getter(call: LibraryCall) -> Objects:
@@ -278,9 +265,7 @@ def _field(call: LibraryCall) -> Objects:
     factory = call.given.named.get("default_factory", NONE)
     made = call.dispatch.invoke(factory, Arguments(), call.here)
     if factory:
-        thing = call.memory.make(Thing, FIELD, call.here.node, call.here.maker)
-        call.memory.write(thing, HELD, factory)
-        made |= {thing}
+        made |= call.thing(FIELD, factory)
     return made | call.given.named.get("default", NONE)
 
 
@@ -323,8 +308,12 @@ METHODS: Mapping[str, Callable[[LibraryCall], Objects]] = {
 }
 """Of every class of a library."""
 SPECIAL: Mapping[str, Callable[[LibraryCall], Objects]] = {
-    **dict.fromkeys(["os.getenv", "os.environ.get", "os.environ.copy", "os.environ.items"], _environment_read),
-    **dict.fromkeys(["os.putenv", "os.unsetenv", *(f"os.environ.{name}" for name in _CHANGES)], _environment_change),
+    **dict.fromkeys(
+        ["os.getenv", "os.environ.get", "os.environ.copy", "os.environ.items"], partial(_environment, READS)
+    ),
+    **dict.fromkeys(
+        ["os.putenv", "os.unsetenv", *(f"os.environ.{name}" for name in _CHANGES)], partial(_environment, WRITES)
+    ),
     "builtins.getattr": _getattr,
     "builtins.hasattr": _hasattr,
     **dict.fromkeys(_GETTERS.split(), _getter),

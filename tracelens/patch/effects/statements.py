@@ -172,9 +172,7 @@ class Statements(Expressions):
 
     def _kept_in(self, node: ast.AST, objects: Objects) -> Objects:
         """A library's exception that has the objects."""
-        made = self.memory.make(Thing, "holder", node, self.here(node).maker)
-        self.memory.write(made, HELD, objects - {PLAIN})
-        return frozenset({made})
+        return self.dispatch.made(HELD, objects - {PLAIN}, Thing, "holder", node, self.here(node).maker)
 
     def _match(self, node: ast.Match) -> None:
         value = self.value(node.subject)

@@ -11,6 +11,7 @@ import ast
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.dispatch import HELD
+from tracelens.patch.effects.implicit import LAZY
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import (
     WAITS,
@@ -25,9 +26,6 @@ from tracelens.patch.effects.objects import (
 )
 from tracelens.patch.effects.places import statement_before
 
-_LAZY = frozenset({"lazy", "pairs", "numbered"})
-"""Kinds of iterators that only hand on what they go through."""
-
 
 def goes_through_bar(analysis: Analysis, unit: Module | Activation, head: ast.expr) -> bool:
     """Whether what a loop goes through is a progress bar, counted or not."""
@@ -39,7 +37,7 @@ def goes_through_bar(analysis: Analysis, unit: Module | Activation, head: ast.ex
             continue
         if one.kind == "bar":
             return True
-        inner = analysis.memory.read(one, HELD, unit) - seen if one.kind in _LAZY else frozenset[Object]()
+        inner = analysis.memory.read(one, HELD, unit) - seen if one.kind in LAZY else frozenset[Object]()
         seen |= inner
         waiting += inner
     return False

@@ -16,8 +16,8 @@ from tracelens.patch.effects.objects import (
     WRITES,
     Effect,
     Object,
-    Thing,
     Unknown,
+    is_thing,
 )
 
 
@@ -62,7 +62,7 @@ class Touched:
         for table in tables:
             for one in self._same(target):
                 for name, own in table.get(one, {}).items():
-                    if _same_field(name, effect.field) or (_is_data(one) and _both_content(name, effect.field)):
+                    if _same_field(name, effect.field) or (is_thing(one, "data") and _both_content(name, effect.field)):
                         return own
         return None
 
@@ -85,10 +85,6 @@ class Touched:
     def _shared(self) -> tuple[Object, ...]:
         """All of these that unknown code may have."""
         return tuple(filter(self._memory.is_shared, dict.fromkeys((*self._written, *self._read))))
-
-
-def _is_data(one: Object) -> bool:
-    return isinstance(one, Thing) and one.kind == "data"
 
 
 def _both_content(one: str, other: str) -> bool:

@@ -20,8 +20,6 @@ from tracelens.patch.loop.batch_numbers import BatchNumber, new_number, own_numb
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, own_nodes
 
-TEXTS = words("set_postfix set_postfix_str set_description set_description_str")
-"""What sets the text of a bar, and does nothing else."""
 _OF_TQDM = words("tqdm trange tqdm_notebook tnrange")
 _LENGTHLESS = words("enumerate zip map filter iter reversed islice")
 _LISTS = (cst.List, cst.ListComp, cst.Tuple)

@@ -19,6 +19,7 @@ from tracelens.patch.code.generators import Shown, Unproven, hands_on, shown
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.project import MAX_FILES, parsed
+from tracelens.patch.effects.scopes import defaults
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked, head, own_nodes
@@ -145,7 +146,8 @@ def _given(facts: LoopFacts, call: cst.Call, function: ast.FunctionDef, found: S
     """The parameters that the condition needs, with the text of what they are handed here; each is evaluated again."""
     arguments = function.args
     ordered = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-    handed = _defaults(arguments, ordered)
+    constants = ((one.arg, default) for one, default in defaults(arguments) if isinstance(default, ast.Constant))
+    handed = {name: repr(default.value) for name, default in constants}
     for position, argument in enumerate(call.args, 1):
         if argument.star or (argument.keyword is None and position >= len(ordered)):
             raise Unproven(say("gets arguments that are hidden in `*` or `**`"))
@@ -165,14 +167,6 @@ def _unwrapped(value: cst.BaseExpression) -> cst.BaseExpression:
     """`loader` of `tracelens_runtime.prefetch(loader, device)`, which has the length of its loader."""
     wrapped = isinstance(value, cst.Call) and dotted(value.func) == f"{RUNTIME}.prefetch" and value.args
     return value.args[0].value if wrapped and isinstance(value, cst.Call) else value
-
-
-def _defaults(arguments: ast.arguments, ordered: list[str]) -> dict[str, str]:
-    """The values of parameters that a call may leave out, where they are constants."""
-    pairs = list(zip(ordered[len(ordered) - len(arguments.defaults) :], arguments.defaults, strict=True))
-    named = zip((one.arg for one in arguments.kwonlyargs), arguments.kw_defaults, strict=True)
-    pairs += [(name, default) for name, default in named if default is not None]
-    return {name: repr(default.value) for name, default in pairs if isinstance(default, ast.Constant)}
 
 
 def _evaluates_again(facts: LoopFacts, node: cst.BaseExpression) -> bool:

@@ -19,6 +19,7 @@ from tracelens.patch.code.names import (
     dotted,
     is_output,
     key,
+    method_of,
     rebound,
     root_key,
     targets,
@@ -80,7 +81,7 @@ class ClockSpans:
         tainted = self._durations(place)
         for leaf in self.facts.leaves:
             call = leaf.value if isinstance(leaf, cst.Expr) else None
-            method = call.func.attr.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else ""
+            method = method_of(call)
             kept = call.args if isinstance(call, cst.Call) and method == "append" else ()
             if any(self._is_duration(one, place, tainted) for one in kept) and not self.facts.in_rare_branch(leaf):
                 return leaf
@@ -211,7 +212,7 @@ class ClockSpans:
         return not starts or place > max(starts) or place < end
 
     def _shows(self, call: cst.Call) -> bool:
-        method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+        method = method_of(call)
         return is_output(call, self.facts.names) or bool(_SHOWS.fullmatch(method))
 
 

@@ -14,9 +14,10 @@ from typing import Literal
 from tracelens.patch.code import devices
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.places import last_name
-from tracelens.patch.loop.forward_pass import ForwardPass, enclosing
+from tracelens.patch.loop.forward_pass import ForwardPass
 from tracelens.patch.loop.module_calls import module_calls
-from tracelens.patch.loop.project_trees import dotted, full_name, own_tree, project_trees
+from tracelens.patch.loop.project_trees import dotted, full_name, own_tree
+from tracelens.patch.loop.training_loops import function_around
 
 Kind = Literal["device", "text", "other"]
 _TYPES = frozenset({"cuda", "cpu", "mps", "xpu"})
@@ -50,7 +51,7 @@ def device_type(source: SourceFile, found: ForwardPass) -> str:
 def _in_reach(source: SourceFile, found: ForwardPass) -> Iterator[str]:
     """Names of devices that the statement can use: of its function, its object or its file."""
     tree = own_tree(source)
-    function = enclosing(tree, found.backward, (ast.FunctionDef, ast.AsyncFunctionDef))
+    function = function_around(tree, found.backward)
     names = set(_bound_here(tree))
     if function is not None:
         names |= set(_bound_here(function))
@@ -76,7 +77,7 @@ def _bound_here(scope: ast.AST) -> Iterator[str]:
 def _kinds(source: SourceFile, name: str) -> Iterator[Kind]:
     """What each statement of the project makes of a name."""
     last = name.rpartition(".")[2]
-    for tree in project_trees(source).values():
+    for tree in source.trees.values():
         for node in ast.walk(tree):
             if isinstance(node, ast.arg) and node.arg == last and node.annotation is not None:
                 yield "device" if full_name(tree, node.annotation) == "torch.device" else "other"

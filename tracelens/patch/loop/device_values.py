@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import assigned, dotted, root_key, targets, walk
+from tracelens.patch.code.names import assigned, dotted, method_of, root_key, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import head_parts
@@ -119,11 +119,9 @@ def root_of_self(node: cst.Attribute) -> str:
 
 def _goes_to_host(call: cst.Call) -> bool:
     """`x.cpu()`, `x.to("cpu")`: a copy to the host."""
-    if not isinstance(call.func, cst.Attribute):
-        return False
     first = call.args[0].value if len(call.args) == 1 else None
     to_host = isinstance(first, cst.SimpleString) and "cpu" in first.value
-    return call.func.attr.value == "cpu" or (call.func.attr.value == "to" and to_host)
+    return method_of(call) == "cpu" or (method_of(call) == "to" and to_host)
 
 
 def _operands(node: cst.BinaryOperation | cst.Comparison | cst.Subscript) -> Iterator[cst.BaseExpression]:

@@ -30,6 +30,7 @@ from tracelens.patch.code.names import (
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.file_holders import NamedHolders
+from tracelens.patch.effects.file_text import SETTINGS
 from tracelens.patch.effects.kind import NUMBER, UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
 from tracelens.patch.effects.words import words
@@ -52,8 +53,6 @@ PURE_BUILTINS = words(
     "abs all any bool bytes dict divmod enumerate filter float format frozenset int isinstance len list max min"
     " pow range repr reversed round set sorted str sum tuple type zip"
 )
-SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
-"""Names whose attributes a training script reads and a helper that receives them seldom changes."""
 PURE_MODULES = ("math.", "numpy.", "statistics.", "datetime.", "operator.", "json.dumps")
 _IMPURE = ("numpy.random", "numpy.load", "numpy.genfromtxt", "numpy.fromfile")
 _MOMENTS = (".now", ".utcnow", ".today")

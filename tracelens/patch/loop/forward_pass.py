@@ -14,9 +14,9 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
-from tracelens.patch.effects.places import last_name
+from tracelens.patch.effects.places import around, last_name
 from tracelens.patch.loop.module_calls import CHANGE_WEIGHTS, ModuleCalls, module_calls
-from tracelens.patch.loop.project_trees import above, dotted, full_name, own_tree, parents
+from tracelens.patch.loop.project_trees import dotted, full_name, own_tree
 
 _GROWS = frozenset({"append", "extend", "insert", "update", "setdefault"})
 _BLOCKS = ("body", "orelse", "finalbody", "handlers")
@@ -133,7 +133,7 @@ class _Search:
 
     def _statement(self) -> ast.stmt:
         """The statement that goes backward, which must do nothing else."""
-        parent = parents(self.tree).get(self.call)
+        parent = around(self.tree).get(self.call)
         receiver = self.call.func.value if isinstance(self.call.func, ast.Attribute) else self.call
         if not isinstance(parent, ast.Expr):
             raise Unclear(self.call, say("backward is a part of another expression"), APART)
@@ -147,7 +147,7 @@ class _Search:
     def _follow(self, statement: ast.stmt) -> None:
         """Up to the loop or the function around it."""
         while True:
-            parent = parents(self.tree)[statement]
+            parent = around(self.tree)[statement]
             block = next(b for name in _BLOCKS for b in [getattr(parent, name, [])] if statement in b)
             for at in range(block.index(statement) - 1, -1, -1):
                 if self._makes_wanted(block[at]):
@@ -155,7 +155,7 @@ class _Search:
             if isinstance(parent, _ENDS):
                 return
             while not isinstance(parent, ast.stmt):  # a handler of `try`
-                parent = parents(self.tree)[parent]
+                parent = around(self.tree)[parent]
             statement = parent
 
     def _makes_wanted(self, statement: ast.stmt) -> bool:
@@ -230,11 +230,6 @@ def _bound(node: ast.AST) -> Iterator[str]:
 
 def _same(one: str, other: str) -> bool:
     return bool(one and other) and (one == other or one.startswith(f"{other}.") or other.startswith(f"{one}."))
-
-
-def enclosing(tree: ast.Module, node: ast.AST, kinds: type | tuple[type, ...]) -> ast.AST | None:
-    """The nearest node of these kinds around one."""
-    return next((one for one in above(tree, node) if isinstance(one, kinds)), None)
 
 
 def spans_lines(statements: Iterable[ast.stmt]) -> tuple[int, int]:

@@ -15,12 +15,12 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import FileNames, dotted, walk, written
+from tracelens.patch.code.names import FileNames, dotted, last_name, walk, written
 from tracelens.patch.code.outside import OUTPUT
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, Loop
+from tracelens.patch.loop.loops import DECIDES, Blocked, Loop, innermost_loop
 from tracelens.patch.loop.sites import reads_in
 
 CHECKS = words("isnan isinf isfinite isneginf isposinf")
@@ -30,7 +30,7 @@ _EXITS = words("sys.exit exit quit")
 _SAVES = re.compile(r"save|checkpoint|ckpt|\bdump\b|state_dict$", re.IGNORECASE)
 """Calls that may write the weights somewhere: no name that says so is ever called with weights nobody looked at."""
 
-GUARD_BY_HAND = say("keep the check, or make it every N batches on a tensor kept on the GPU")
+GUARD_BY_HAND = DECIDES[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ def _saves(facts: LoopFacts, node: cst.CSTNode, seen: frozenset[str]) -> bool:
 
 def leaves_loop(facts: LoopFacts, node: cst.CSTNode) -> bool:
     """Whether the loop has to be left in front of a statement, where a guard that has looked says so by a `break`."""
-    inner = next((one for one in facts.source.ancestors(node) if isinstance(one, (cst.For, cst.While))), None)
+    inner = innermost_loop(facts.source, node)
     return _breaks(facts) and inner is facts.loop and not isinstance(node, cst.BaseSmallStatement)
 
 
@@ -183,10 +183,7 @@ def _guard(node: cst.If, source: SourceFile) -> Guard:
     if node.orelse is not None:
         return Guard(node, "", say("it has an `else`"))
     if any(part is not last for part in doing) or last is None:
-        word = type(doing[0]).__name__.lower() if doing else ""
-        return Guard(
-            node, "", say("it does something else than to end the training (`{word}`)", word=word) if word else _OTHER
-        )
+        return Guard(node, "", _other(doing))
     if isinstance(last, cst.Raise) and last.cause is None:
         other = _GENERATORS if _ends_generators(last.exc) else ""
         return Guard(node, "" if other else say("raises an error"), other)
@@ -194,10 +191,14 @@ def _guard(node: cst.If, source: SourceFile) -> Guard:
         return Guard(node, say("raises an error") if isinstance(last, cst.Assert) else say("ends the program"))
     if isinstance(last, cst.Break):
         return Guard(node, say("ends the loop"), breaks=True)
-    word = type(last).__name__.lower() if doing else ""
-    return Guard(
-        node, "", say("it does something else than to end the training (`{word}`)", word=word) if word else _OTHER
-    )
+    return Guard(node, "", _other(doing))
+
+
+def _other(doing: Sequence[cst.CSTNode]) -> str:
+    if not doing:
+        return say("it does something else than to end the training")
+    word = type(doing[0]).__name__.lower()
+    return say("it does something else than to end the training (`{word}`)", word=word)
 
 
 _GENERATORS = say("it raises what ends a generator, and the loop runs over one then")
@@ -206,9 +207,6 @@ _GENERATORS = say("it raises what ends a generator, and the loop runs over one t
 def _ends_generators(raised: cst.BaseExpression | None) -> bool:
     called = raised.func if isinstance(raised, cst.Call) else raised
     return dotted(called) in ("StopIteration", "StopAsyncIteration", "GeneratorExit")
-
-
-_OTHER = say("it does something else than to end the training")
 
 
 def _last(node: cst.If) -> cst.CSTNode | None:
@@ -226,7 +224,7 @@ def _displayed(call: cst.Call) -> bool:
 def _checks(node: cst.BaseExpression, source: SourceFile) -> bool:
     """`math.isnan(x)`, `torch.isfinite(x).all()`, `x.isnan() | x.isinf()`, `x != x`."""
     if isinstance(node, cst.Call):
-        name = node.func.attr.value if isinstance(node.func, cst.Attribute) else dotted(node.func)
+        name = last_name(node.func)
         inner = node.args[0].value if node.args else getattr(node.func, "value", None)
         wraps = name in _WRAPS and isinstance(inner, cst.BaseExpression) and _checks(inner, source)
         return name in CHECKS or wraps

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, root_key, walk
+from tracelens.patch.code.names import WHOLE_SELF, FileNames, dotted, method_of, root_key, walk
 from tracelens.patch.code.outside import EVERYTHING
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
@@ -103,7 +103,7 @@ def _calls(node: cst.CSTNode, facts: LoopFacts) -> Iterator[cst.BaseExpression]:
     names = facts.names
     for part in walk(node):
         if isinstance(part, cst.Call):
-            method = part.func.attr.value if isinstance(part.func, cst.Attribute) else ""
+            method = method_of(part)
             if not is_pure(names.qualified(part.func)) and (method not in _SAME_AGAIN or method in names.functions):
                 yield part.func
         elif isinstance(part, cst.Attribute) and facts.behind(part).changed:
@@ -116,7 +116,7 @@ def names_its_line(call: cst.Call, source: SourceFile) -> bool:
     root = dotted(call.func).partition(".")[0]
     if names.imports.get(root, "").startswith("loguru"):
         return True
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    method = method_of(call)
     return method in _LOGGING and bool(_NAMES_THE_LINE.search(source.project_text))
 
 

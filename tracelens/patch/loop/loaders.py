@@ -8,7 +8,16 @@ from __future__ import annotations
 
 import libcst as cst
 
-from tracelens.patch.code.names import FileNames, dotted, root_key, targets, walk
+from tracelens.patch.code.names import (
+    FileNames,
+    dotted,
+    method_of,
+    parameters,
+    root_key,
+    targets,
+    values_assigned,
+    walk,
+)
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loops import own_nodes, scope_of
@@ -24,8 +33,7 @@ def loader_of(loop: cst.For, names: FileNames) -> cst.BaseExpression | None:
     node = loop.iter
     while isinstance(node, cst.Call) and node.args:
         full = names.qualified(node.func)
-        method = node.func.attr.value if isinstance(node.func, cst.Attribute) else ""
-        if full not in _WRAPPERS and method not in _WRAPPING_METHODS:
+        if full not in _WRAPPERS and method_of(node) not in _WRAPPING_METHODS:
             return node if is_data_loader(node, names) or full.endswith(".prefetch") else None
         node = node.args[0].value
     return node if isinstance(node, (cst.Name, cst.Attribute)) else None
@@ -87,20 +95,10 @@ def _assigned(source: SourceFile, node: cst.BaseExpression, text: str) -> list[c
     places = [source.module] if "." in text else [scope_of(source, node), source.module]
     for place in places:
         nodes = walk(place) if "." in text else own_nodes(place)
-        values = [n.value for n in nodes if isinstance(n, cst.Assign) and _binds(n, text)]
-        if values or _is_parameter(place, text):
+        values = values_assigned((text,), nodes)
+        if values or (isinstance(place, cst.FunctionDef) and text in parameters(place)):
             return values
     return []
-
-
-def _binds(node: cst.Assign, text: str) -> bool:
-    return any(dotted(target.target) == text for target in node.targets)
-
-
-def _is_parameter(place: cst.CSTNode, text: str) -> bool:
-    return isinstance(place, cst.FunctionDef) and any(
-        isinstance(p, cst.Param) and p.name.value == text for p in walk(place.params)
-    )
 
 
 def _passed(source: SourceFile, node: cst.Name) -> list[cst.BaseExpression]:
@@ -114,9 +112,8 @@ def _passed(source: SourceFile, node: cst.Name) -> list[cst.BaseExpression]:
     position = order.index(node.value)
     is_method = any(isinstance(ancestor, cst.ClassDef) for ancestor in source.ancestors(scope))
     out = []
-    for call in walk(source.module):
-        named = isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == scope.name.value
-        if isinstance(call, cst.Call) and named and (is_method or isinstance(call.func, cst.Name)):  # not model.train()
+    for call in source.calls.get(scope.name.value, ()):
+        if is_method or isinstance(call.func, cst.Name):  # not model.train()
             shift = 1 if order[0] == "self" and isinstance(call.func, cst.Attribute) else 0
             value = keyword(call, node.value, position - shift)
             if value is None:

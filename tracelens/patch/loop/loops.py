@@ -15,7 +15,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.clocks import CLOCKS, MOMENTS
-from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, walk
+from tracelens.patch.code.names import KEPT_WALKS, FileNames, children, dotted, method_of, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.helper_file import RUNTIME
 
@@ -25,6 +25,12 @@ _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
 """Methods of the helpers in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = say("return the tensor, and take its number where it is logged, every N batches")
+KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
+DECIDES = (
+    say("the value decides what the same batch does next"),
+    say("keep the check, or make it every N batches on a tensor kept on the GPU"),
+)
+"""Obstacle and what to do by hand, for a value that a condition looks at."""
 FIRST_BATCHES = 10
 """`step > n` up to this n is taken for all batches but the first ones."""
 REMEMBERED = 64 * PARSED_FILES
@@ -80,18 +86,59 @@ def training_loop(source: SourceFile, node: cst.CSTNode) -> Loop:
     A loop over micro-batches has the backward but not the step, so it is not taken; a loop over epochs has both, but
     only inside another loop. Raises `Blocked`.
     """
-    loops: list[Loop] = []
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
-            break
-        if isinstance(ancestor, (cst.For, cst.While)):
-            loops.append(ancestor)
+    loops = list(loops_around(source, node))
     if not loops:
         raise Blocked(node, *_outside(source, node))
     chosen = next((loop for loop in loops if _steps(loop)), None) or next((p for p in loops if _goes_back(p)), loops[0])
     if isinstance(chosen, cst.For) and chosen.asynchronous is not None:
         raise Blocked(chosen, say("the training loop is an async for"), say("read the values every N batches"))
     return chosen
+
+
+def for_loop_of_training(source: SourceFile, node: cst.CSTNode) -> cst.For | None:
+    """The training loop around a place, where there is one and it takes its batches from its `for` line."""
+    try:
+        loop = training_loop(source, node)
+    except Blocked:
+        return None
+    return loop if isinstance(loop, cst.For) else None
+
+
+def loops_around(source: SourceFile, node: cst.CSTNode) -> Iterator[Loop]:
+    """The loops of its own function around a node, the innermost first."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
+            return
+        if isinstance(ancestor, (cst.For, cst.While)):
+            yield ancestor
+
+
+def innermost_loop(source: SourceFile, node: cst.CSTNode) -> Loop | None:
+    """The innermost loop around a node, also around the function that holds it."""
+    return next((one for one in source.ancestors(node) if isinstance(one, (cst.For, cst.While))), None)
+
+
+def condition_around(source: SourceFile, node: cst.CSTNode, *but: str) -> str:
+    """The condition below which a node stands, as for an option; "" where there is none but those with such words."""
+    conditions = (one.test for one in source.ancestors(node) if isinstance(one, (cst.If, cst.IfExp)))
+    texts = map(source.code, conditions)
+    return next((text for text in texts if not any(word in text for word in but)), "")
+
+
+def runs_at_once(function: cst.FunctionDef) -> bool:
+    """Whether a call runs the lines of a function, and no others: no generator, and no functions defined in it."""
+    apart = any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function))
+    return function.asynchronous is None and not apart and not any(True for _ in inner_functions(function))
+
+
+def function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
+    """The function around a place that no loop of that function is around."""
+    for ancestor in source.ancestors(node):
+        if isinstance(ancestor, cst.FunctionDef):
+            return ancestor
+        if isinstance(ancestor, (cst.For, cst.While, cst.Lambda, cst.ClassDef)):
+            return None
+    return None
 
 
 def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
@@ -101,9 +148,8 @@ def _outside(source: SourceFile, node: cst.CSTNode) -> tuple[str, str]:
     if function is None:
         return say("it is not in a loop of its own function"), say("move it into the training loop")
     name = function.name.value
-    for call in walk(source.module):
-        called = isinstance(call, cst.Call) and dotted(call.func).rpartition(".")[2] == name
-        if called and any(isinstance(ancestor, Loop) for ancestor in source.ancestors(call)):
+    for call in source.calls.get(name, ()):
+        if innermost_loop(source, call) is not None:
             return say(
                 "it is not in a loop of its own function: line {line} calls `{name}` in one",
                 line=source.line(call),
@@ -148,6 +194,12 @@ def scope_of(source: SourceFile, node: cst.CSTNode) -> Scope:
         if isinstance(ancestor, (cst.ClassDef, cst.Lambda)):
             raise Blocked(node, say("it stands in a class body or a lambda"), say("move the loop into a function"))
     return source.module
+
+
+def check_kept(source: SourceFile, node: cst.CSTNode, place: cst.CSTNode | None = None) -> None:
+    """Raise `Blocked` at a place where the user wants to have a node as it is."""
+    if source.kept_by_comment(node):
+        raise Blocked(place, *KEPT)
 
 
 def check_scope(scope: Scope) -> None:
@@ -211,9 +263,9 @@ def own_nodes(scope: cst.CSTNode) -> tuple[cst.CSTNode, ...]:
     return tuple(out)
 
 
-def globals_of(scope: Scope) -> frozenset[str]:
-    """Names that a function declares to be those of the file."""
-    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, cst.Global) for item in n.names)
+def declared(scope: Scope, kind: type[cst.Global | cst.Nonlocal]) -> frozenset[str]:
+    """Names that a function declares to be those of the file, or of the function around it."""
+    return frozenset(item.name.value for n in own_nodes(scope) if isinstance(n, kind) for item in n.names)
 
 
 def inner_functions(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -289,8 +341,7 @@ def _steps(loop: Loop) -> bool:
 
 @lru_cache(maxsize=REMEMBERED)
 def _goes_back(loop: Loop) -> bool:
-    calls = (node.func for node in _outside_inner_loops(loop.body) if isinstance(node, cst.Call))
-    return any(isinstance(func, cst.Attribute) and func.attr.value == "backward" for func in calls)
+    return any(method_of(node) == "backward" for node in _outside_inner_loops(loop.body))
 
 
 def _outside_inner_loops(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -2,7 +2,7 @@
 
 In: the statements of a loop. Out: keys. `data.to(opt.device)` does not touch what `opt.losses.update(value)` changes:
 no line of the loop stores `device`, and no line that could run later mentions it, so its value is the same whenever
-it is looked at.
+it is looked at. Nor does a condition that asks what an object is, not what is in it: `writer is not None`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop.identity_tests import asked_only
 from tracelens.patch.loop.sites import reads_in
 
 _FILLS = words("copyto put place putmask fill_diagonal shuffle heappush heappop heapify insort")
@@ -123,3 +122,24 @@ def filled(leaf: cst.CSTNode) -> frozenset[str]:
             )
             roots |= {root_key(argument.value) for argument in given}
     return frozenset(root for root in roots if root is not None)
+
+
+_ASK = words("hasattr isinstance callable issubclass")
+_SAME = (cst.Is, cst.IsNot)
+
+
+def asked_only(condition: cst.CSTNode) -> frozenset[str]:
+    """The keys that the condition mentions nowhere but in such questions."""
+    asked = Counter(key(one) for part in walk(condition) for one in _objects(part))
+    mentioned = Counter(key(one) for one in variables(condition))
+    return frozenset(name for name, times in asked.items() if mentioned[name] == times)
+
+
+def _objects(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
+    asked: list[cst.BaseExpression] = []
+    if isinstance(node, cst.Call) and dotted(node.func) in _ASK and node.args:
+        asked = [node.args[0].value]
+    elif isinstance(node, cst.Comparison) and all(isinstance(one.operator, _SAME) for one in node.comparisons):
+        asked = [node.left, *(one.comparator for one in node.comparisons)]
+    for one in asked:
+        yield from (variable for variable in variables(one) if variable is one)

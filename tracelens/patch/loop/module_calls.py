@@ -15,7 +15,7 @@ from pathlib import Path
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop.project_trees import full_name, project_trees
+from tracelens.patch.loop.project_trees import full_name
 
 MOST_CALLS = 4
 """Functions that call one another before a module is called; deeper ones are not followed."""
@@ -164,7 +164,7 @@ class ModuleCalls:
 @lru_cache(maxsize=PARSED_FILES)
 def module_calls(source: SourceFile) -> ModuleCalls:
     """The modules of the project around a file."""
-    return ModuleCalls(project_trees(source))
+    return ModuleCalls(source.trees)
 
 
 def _is_module_class(base: str, known: Mapping[str, ast.ClassDef]) -> bool:

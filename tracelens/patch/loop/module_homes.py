@@ -17,7 +17,7 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import ForwardPass, Unclear, forward_pass_of
 from tracelens.patch.loop.module_calls import KEEP_IT, MOST_CALLS, ModuleCalls, module_calls
-from tracelens.patch.loop.project_trees import above, dotted, full_name, project_trees
+from tracelens.patch.loop.project_trees import above, dotted, full_name
 from tracelens.patch.loop.training_loops import FunctionNode, function_around, outermost_loop
 
 BY_HAND = say("do it where the model is made")
@@ -55,7 +55,7 @@ def homes(source: SourceFile) -> tuple[Home | Unclear, ...]:
     modules = module_calls(source)
     found: dict[tuple[Path, int, str], Home] = {}
     unclear: list[Unclear] = []
-    for path, tree in project_trees(source).items():
+    for path, tree in source.trees.items():
         for one in forward_pass_of(tree, modules):
             if isinstance(one, Unclear):
                 unclear.append(one.at(path))
@@ -100,7 +100,7 @@ def _homes(modules: ModuleCalls, use: _Use, call: ast.Call, depth: int) -> Itera
         return
     if not use.name or "." in use.name:
         raise Unclear(use.node, say("the module is called by `{name}`", name=ast.unparse(call.func)), BY_HAND)
-    for function in (*_functions_around(tree, use.node), None):
+    for function in (*(one for one in above(tree, use.node) if isinstance(one, FunctionNode)), None):
         body = function.body if function is not None else tree.body
         nested = function is not function_around(tree, use.node)
         known = _bindings(body, use.name)
@@ -112,10 +112,6 @@ def _homes(modules: ModuleCalls, use: _Use, call: ast.Call, depth: int) -> Itera
             yield from _homes_of_callers(modules, function, use, call, depth)
             return
     raise Unclear(use.node, say("where `{name}` is made cannot be told", name=use.name), BY_HAND)
-
-
-def _functions_around(tree: ast.Module, node: ast.AST) -> Iterator[FunctionNode]:
-    return (one for one in above(tree, node) if isinstance(one, FunctionNode))
 
 
 def _is_before(statement: ast.stmt, node: ast.AST) -> bool:

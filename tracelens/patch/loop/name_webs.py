@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, rebound, variables, walk
+from tracelens.patch.code.names import dotted, parameters, rebound, variables, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import Scope, own_nodes
 
@@ -65,7 +65,7 @@ def _uses_from_outside(part: cst.CSTNode, name: str) -> bool:
     if not isinstance(part, cst.FunctionDef) or part.name.value == name:
         return True
     own = own_nodes(part)
-    bound = {one.name.value for one in walk(part.params) if isinstance(one, cst.Param)}
+    bound = set(parameters(part))
     shared: set[str] = set()
     for one in own:
         if isinstance(one, (cst.BaseSmallStatement, cst.For, cst.With)):

@@ -34,9 +34,8 @@ def _known(source: SourceFile, test: cst.BaseExpression) -> bool | None:
         sides = (_known(source, test.left), _known(source, test.right))
         decides = isinstance(test.operator, cst.Or)
         return decides if decides in sides else sides[0] if sides[0] is sides[1] else None
-    value = _constant(source, test.value) if isinstance(test, cst.Name) else test
-    if isinstance(test, cst.Name) and test.value in ("True", "False"):
-        return test.value == "True"
+    named = isinstance(test, cst.Name) and test.value not in ("True", "False")
+    value = _constant(source, test.value) if isinstance(test, cst.Name) and named else test
     if isinstance(value, cst.Name) and value.value in ("True", "False"):
         return value.value == "True"
     return value.evaluated_value != 0 if isinstance(value, cst.Integer) else None

@@ -14,7 +14,7 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import FileNames, dotted, of_kinds, rebound, walk
+from tracelens.patch.code.names import FileNames, dotted, method_of, of_kinds, rebound, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 
@@ -61,10 +61,7 @@ class Site:
 
     @property
     def function(self) -> str | None:
-        for ancestor in self.source.ancestors(self.node):
-            if isinstance(ancestor, cst.FunctionDef):
-                return ancestor.name.value
-        return None
+        return self.source.function_around(self.node)
 
     def covers(self, line: int) -> bool:
         return self.source.line(self.statement) <= line <= self._last_line()
@@ -176,7 +173,7 @@ def is_synchronize(call: cst.Call, names: FileNames) -> bool:
     full = names.qualified(call.func)
     if full in ("torch.cuda.synchronize", "torch.accelerator.synchronize"):
         return True
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "synchronize" and not call.args:
+    if isinstance(call.func, cst.Attribute) and method_of(call) == "synchronize" and not call.args:
         owner = call.func.value
         if isinstance(owner, cst.Call):
             return names.qualified(owner.func) == "torch.cuda.current_stream"
@@ -186,10 +183,8 @@ def is_synchronize(call: cst.Call, names: FileNames) -> bool:
 
 def is_copy_to_device(call: cst.Call) -> bool:
     """`x.to(device)` and `x.cuda()`, whatever x is; not a copy to the CPU, nor `x.to(torch.float16)`."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value not in ("to", "cuda"):
-        return False
-    if call.func.attr.value == "cuda":
-        return True
+    if method_of(call) != "to":
+        return method_of(call) == "cuda"
     named = {argument.keyword.value: argument.value for argument in call.args if argument.keyword is not None}
     positional = [argument.value for argument in call.args if argument.keyword is None]
     device = named.get("device", positional[0] if positional else None)
@@ -200,7 +195,7 @@ def is_copy_to_device(call: cst.Call) -> bool:
 
 def is_typed_copy(call: cst.Call, names: FileNames) -> bool:
     """`x.type(torch.cuda.FloatTensor)`: a copy to the GPU by the type's name, which may stand behind a variable."""
-    if not isinstance(call.func, cst.Attribute) or call.func.attr.value != "type" or not call.args:
+    if method_of(call) != "type" or not call.args:
         return False
     kind = call.args[0].value
     if isinstance(kind, cst.SimpleString):
@@ -294,7 +289,7 @@ def _on_device(tensor: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def _leads_to_host(call: cst.Call) -> bool:
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
+    method = method_of(call)
     if method in _DETACHING:
         return not call.args
     first = call.args[0].value if len(call.args) == 1 else None

@@ -16,7 +16,7 @@ from functools import lru_cache
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import targets, walk
+from tracelens.patch.code.names import method_of, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
@@ -224,7 +224,7 @@ def _check_use(source: SourceFile, node: cst.Name, inside: set[cst.CSTNode]) -> 
     if isinstance(parent, cst.Attribute) and isinstance(above, cst.Call) and parent.attr.value in _OF_STREAM:
         allowed = True
     elif isinstance(parent, cst.Arg) and isinstance(above, cst.Call):
-        method = above.func.attr.value if isinstance(above.func, cst.Attribute) else ""
+        method = method_of(above)
         allowed = method in _WITH_STREAM or source.names.qualified(above.func) == _CONTEXT
     elif isinstance(parent, (cst.Comparison, cst.If, cst.BooleanOperation, cst.UnaryOperation)):
         allowed = True

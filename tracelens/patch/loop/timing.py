@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, rebound, variables, walk
+from tracelens.patch.code.names import last_name, method_of, rebound, variables, walk
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, clock_reads, inner_functions, own_nodes
@@ -67,10 +67,9 @@ def _measured(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.Call]:
     named: set[str] = set()
     for part in walk(node):
         if isinstance(part, cst.Call):
-            method = part.func.attr.value if isinstance(part.func, cst.Attribute) else dotted(part.func)
-            if method == "elapsed_time" and isinstance(part.func, cst.Attribute):
+            if method_of(part) == "elapsed_time":
                 yield part
-            named.add(method)
+            named.add(last_name(part.func))
     if node is facts.loop.body:
         for name in sorted(named & set(facts.names.functions)):
             for function in facts.names.functions[name]:
@@ -86,15 +85,11 @@ def synchronize_before(facts: LoopFacts, call: cst.Call) -> cst.CSTNode | None:
             if before is current:
                 break
             simple = isinstance(before, cst.SimpleStatementLine)
-            found = before if simple and any(_synchronizes(part) for part in walk(before)) else found
+            found = before if simple and any(method_of(part) == "synchronize" for part in walk(before)) else found
         if found is not None or ancestor is facts.loop or isinstance(ancestor, cst.FunctionDef):
             return found
         current = ancestor
     return None
-
-
-def _synchronizes(node: cst.CSTNode) -> bool:
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "synchronize"
 
 
 def _assigned(facts: LoopFacts, reads: list[cst.Call]) -> tuple[tuple[cst.Call, ...], frozenset[str]]:

@@ -1,6 +1,6 @@
-"""Where the training loops of a project stand, for a line that has to run once before them.
+"""Where the training loops of a project stand, for a line that has to run once before them, and what runs per batch.
 
-In: a parsed file. Out: statements, by Python's own parser.
+In: a parsed file. Out: statements, by Python's own parser; the bodies of loops and step functions, by LibCST.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+import libcst as cst
+
 from tracelens.patch.code.batches import Loop, batches
+from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
-from tracelens.patch.loop.project_trees import above, own_tree, project_trees
+from tracelens.patch.effects.project import parsed
+from tracelens.patch.loop.project_trees import above, own_tree
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _BELOW_IMPORTS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.While, ast.With)
@@ -22,7 +26,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 @lru_cache(maxsize=PARSED_FILES)
 def loops_of_project(source: SourceFile) -> Mapping[Path, tuple[Loop, ...]]:
     """By file, the loops that train."""
-    found = {path: batches(tree).loops for path, tree in project_trees(source).items()}
+    found = {path: batches(tree).loops for path, tree in source.trees.items()}
     return {path: loops for path, loops in found.items() if loops}
 
 
@@ -57,7 +61,7 @@ def before_training(source: SourceFile) -> ast.stmt | None:
 def _run_once(source: SourceFile, path: Path, loop: Loop) -> ast.stmt | None:
     """The outermost loop around one over batches; None where that is the loop itself, in a function that may be called
     for each epoch."""
-    tree = project_trees(source)[path]
+    tree = source.trees[path]
     outer = outermost_loop(tree, loop)
     return None if outer is loop and function_around(tree, loop) is not None else outer
 
@@ -69,3 +73,14 @@ def _last_import(tree: ast.Module) -> ast.stmt | None:
         (one.lineno for one in tree.body if isinstance(one, _BELOW_IMPORTS)), imports[-1].lineno + 1 if imports else 0
     )
     return next((one for one in reversed(imports) if one.lineno < first), imports[0] if imports else None)
+
+
+def step_bodies(source: SourceFile) -> tuple[cst.BaseSuite, ...]:
+    """The bodies; none where the file does not train."""
+    tree = parsed(source.data)
+    if tree is None:
+        return ()
+    found = batches(tree)
+    lines = {node.lineno for node in (*found.loops, *found.functions)}
+    parts = (node for node in walk(source.module) if isinstance(node, cst.For | cst.While | cst.FunctionDef))
+    return tuple(part.body for part in parts if source.line(part) in lines)

@@ -12,7 +12,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import dotted, is_output, walk
+from tracelens.patch.code.names import dotted, is_output, last_name, method_of, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.sites import is_tensor, tensor_names
@@ -29,7 +29,7 @@ def why(source: SourceFile, line: int) -> tuple[str, str] | None:
     for node in _on(source, line):
         if isinstance(node, cst.Subscript) and any(_is_mask(index, masks) for index in _indices(node)):
             return _shaped(source, node)
-        if isinstance(node, cst.Call) and _last_name(node.func) in _SHAPED_BY_VALUES:
+        if isinstance(node, cst.Call) and last_name(node.func) in _SHAPED_BY_VALUES:
             return _shaped(source, node)
     shown = next(_shown(source, line), None)
     if shown is None:
@@ -51,7 +51,7 @@ def _shaped(source: SourceFile, node: cst.BaseExpression) -> tuple[str, str]:
 def _on_the_host(source: SourceFile, line: int) -> Iterator[tuple[str, str]]:
     """Yields obstacle and advice for each `.cpu()` and `.numpy()` of the line whose tensor the host computes with."""
     for node in _on(source, line):
-        if isinstance(node, cst.Call) and not node.args and _last_name(node.func) in ("cpu", "numpy"):
+        if isinstance(node, cst.Call) and not node.args and last_name(node.func) in ("cpu", "numpy"):
             text = " ".join(source.code(node).split())
             yield (
                 say("`{text}` is used on the host in the same batch", text=text),
@@ -75,14 +75,10 @@ def _shown(source: SourceFile, line: int) -> Iterator[cst.BaseExpression]:
                 yield value
 
 
-def _last_name(called: cst.BaseExpression) -> str:
-    return called.attr.value if isinstance(called, cst.Attribute) else dotted(called)
-
-
 def _on(source: SourceFile, line: int) -> Iterator[cst.CSTNode]:
     """The parts of the statements on a line."""
     for node in walk(source.module):
-        if isinstance(node, cst.BaseSmallStatement) and source.line(node) <= line <= source.last_line(node):
+        if isinstance(node, cst.BaseSmallStatement) and source.covers(node, line):
             yield from walk(node)
 
 
@@ -105,8 +101,8 @@ def _reshapes(node: cst.BaseExpression, masks: frozenset[str]) -> bool:
 
 
 def _compares(node: cst.BaseExpression) -> bool:
-    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-        return node.func.attr.value in _COMPARES
+    if isinstance(node, cst.Call):
+        return method_of(node) in _COMPARES
     if isinstance(node, cst.BinaryOperation):
         return isinstance(node.operator, (cst.BitAnd, cst.BitOr)) and _compares(node.left)
     if isinstance(node, cst.UnaryOperation):

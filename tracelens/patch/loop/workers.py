@@ -11,7 +11,19 @@ from collections.abc import Sequence
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import FileNames, dotted, key, own_names, rebound, root_key, targets, variables, walk
+from tracelens.patch.code.names import (
+    FileNames,
+    dotted,
+    key,
+    method_of,
+    own_names,
+    rebound,
+    root_key,
+    targets,
+    values_assigned,
+    variables,
+    walk,
+)
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import keyword
@@ -74,11 +86,7 @@ def holds_tensors(source: SourceFile, names: FileNames, call: cst.Call) -> bool:
     name = dotted(dataset) if isinstance(dataset, (cst.Name, cst.Attribute)) else ""
     if not name:
         return isinstance(dataset, cst.Call) and dataset in sets
-    values = [
-        node.value
-        for node in walk(source.module)
-        if isinstance(node, cst.Assign) and any(dotted(target.target) == name for target in node.targets)
-    ]
+    values = values_assigned((name,), walk(source.module))
     return bool(values) and all(any(value is one for one in sets) for value in values)
 
 
@@ -173,12 +181,8 @@ def _check_dataset(source: SourceFile, call: cst.Call) -> None:
 def _made(source: SourceFile, call: cst.Call) -> list[cst.CSTNode]:
     """The expressions that make what the loader is given, in this file."""
     given = [a.value for a in call.args if a.keyword is None or a.keyword.value in _POSITIONS]
-    out: list[cst.CSTNode] = list(given)
     names = ({dotted(value) for value in given} | {key(v) for value in given for v in variables(value)}) - {""}
-    for node in walk(source.module):
-        if isinstance(node, cst.Assign) and any(dotted(target.target) in names for target in node.targets):
-            out.append(node.value)
-    return out
+    return [*given, *values_assigned(names, walk(source.module))]
 
 
 def _classes(source: SourceFile, call: cst.Call) -> list[cst.ClassDef]:
@@ -191,7 +195,7 @@ def _on_gpu(node: cst.CSTNode) -> bool:
     for part in walk(node):
         if not isinstance(part, cst.Call):
             continue
-        method = part.func.attr.value if isinstance(part.func, cst.Attribute) else ""
+        method = method_of(part)
         words = [a.value for a in part.args if a.keyword is not None and a.keyword.value == "device"]
         if method == "cuda" or (method == "to" and part.args) or words:
             return True

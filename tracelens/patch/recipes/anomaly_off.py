@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Declined, Location
+from tracelens.model import Declined
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
+from tracelens.patch.code.source import Splice
+from tracelens.patch.loop.loops import Blocked, check_kept, condition_around
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 
 OFF = "set_detect_anomaly(False)"
 _SETS = frozenset({"torch.autograd.set_detect_anomaly", "torch.set_anomaly_enabled"})
@@ -39,10 +39,9 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
     declined: list[Declined] = []
     calls = [node for node in walk(request.source.module) if _is_about_anomalies(request, node)]
     for target in request.targets:
-        here = [call for call in calls if _is_at(request.source, call, target)]
+        here = [call for call in calls if target.line is None or request.source.covers(call, target.line)]
         if not here and target.line is not None:
-            place = Location(request.source.shown, target.line)
-            declined.append(Declined(request.edit.kind, place, NO_PLACE, BY_HAND))
+            declined.append(request.decline_target(target, Blocked(None, NO_PLACE, BY_HAND)))
         for call in here:
             try:
                 proposals[id(call)] = _proposal(request, cst.ensure_type(call, cst.Call))
@@ -61,10 +60,6 @@ def _is_about_anomalies(request: RecipeRequest, node: cst.CSTNode) -> bool:
     return name == _DETECTS or (name in _SETS and not off)
 
 
-def _is_at(source: SourceFile, call: cst.CSTNode, target: Target) -> bool:
-    return target.line is None or source.line(call) <= target.line <= source.last_line(call)
-
-
 def _mode(call: cst.Call) -> cst.Arg | None:
     """The argument that switches it on or off."""
     named = (one for one in call.args if one.keyword is not None and one.keyword.value in _MODES)
@@ -74,28 +69,12 @@ def _mode(call: cst.Call) -> cst.Arg | None:
 
 def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
     source = request.source
-    if source.kept_by_comment(call):
-        raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
-    if condition := _condition_around(source, call):
+    check_kept(source, call, call)
+    if condition := condition_around(source, call, "__name__"):
         obstacle = say("it is switched on below `{condition}`", condition=condition)
         raise Blocked(call, obstacle, say("start the training so that this does not hold"))
-    return Proposal(
-        edit="anomaly-off",
-        tier="safe",
-        location=request.place(call, source.function_around(call)),
-        reason=REASON,
-        evidence=say("anomaly detection was on in the recorded steps"),
-        splices=tuple(_written(request, call)),
-        covers=(Location(source.shown, source.line(call)),),
-    ).as_checked(UNPROVED)
-
-
-def _condition_around(source: SourceFile, call: cst.Call) -> str:
-    """The condition below which a call stands, as for an option; "" where there is none but `__name__`."""
-    for above in source.ancestors(call):
-        if isinstance(above, (cst.If, cst.IfExp)) and "__name__" not in source.code(above.test):
-            return source.code(above.test)
-    return ""
+    seen = say("anomaly detection was on in the recorded steps")
+    return request.proposed(call, REASON, seen, tuple(_written(request, call))).as_checked(UNPROVED)
 
 
 def _written(request: RecipeRequest, call: cst.Call) -> Iterator[Splice]:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import FileNames, root_key, targets, walk
+from tracelens.patch.code.names import FileNames, method_of, root_key, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
-from tracelens.patch.loop.loops import Blocked, check_framework, loop_over_batches, own_nodes
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
 from tracelens.patch.recipes import host_memory, pinned, wait_dependents
 from tracelens.patch.recipes.arguments import with_argument
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 from tracelens.patch.recipes.memory_writes import text_of, views, writes_into
 
 _VIEWS = words(
@@ -49,8 +48,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
     """The loop whose batch a call copies to the GPU; raises `Blocked` if it is no such copy."""
     source = site.source
-    if source.kept_by_comment(site.statement):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, site.statement)
     if any(isinstance(n, cst.SimpleString) and n.value.strip("\"'") == "mps" for n in walk(source.module)):
         obstacle = say("the script can run on MPS, where such copies can return wrong values")
         raise Blocked(None, obstacle, say("copy without blocking only where device.type is cuda"))
@@ -83,8 +81,7 @@ def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
 
 def is_asynchronous(call: cst.Call) -> bool:
     named = any(a.keyword is not None and a.keyword.value == "non_blocking" for a in call.args)
-    typed = isinstance(call.func, cst.Attribute) and call.func.attr.value == "type"
-    return named or sum(a.keyword is None for a in call.args) >= (2 if typed else 3)
+    return named or sum(a.keyword is None for a in call.args) >= (2 if method_of(call) == "type" else 3)
 
 
 def _loop_of_batch(source: SourceFile, site: Site) -> cst.For:
@@ -117,7 +114,7 @@ def _still_from_loader(loop: cst.For, site: Site, owner: cst.BaseExpression) -> 
 def _is_view(call: cst.Call) -> bool:
     if isinstance(call.func, cst.Name):
         return call.func.value in ("Variable", "next", "tuple", "list")
-    return isinstance(call.func, cst.Attribute) and call.func.attr.value in _VIEWS
+    return method_of(call) in _VIEWS
 
 
 def _check_type(request: RecipeRequest, loop: cst.For, call: cst.Call, owner: cst.BaseExpression) -> None:
@@ -151,7 +148,7 @@ def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.B
     whole = whole_of(loop, root_key(owner) or "")
     memory = views(loop.body, {text_of(owner), *whole} if isinstance(owner, cst.Name) else {text_of(owner)})
     for node in own_nodes(loop.body):
-        method = node.func.attr.value if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) else ""
+        method = method_of(node)
         in_place = method.endswith("_") and not method.startswith("_")
         part = isinstance(node, cst.Call) and in_place and (root_key(node.func) in whole)
         if part or writes_into(node, memory, names):

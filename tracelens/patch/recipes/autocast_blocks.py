@@ -21,13 +21,13 @@ from tracelens.patch.loop.forward_pass import (
     ForwardPass,
     Unclear,
     backward_calls,
-    enclosing,
     forward_passes,
     sections,
     spans_lines,
 )
-from tracelens.patch.loop.loops import Blocked, check_framework
-from tracelens.patch.loop.project_trees import dotted, is_started, own_tree, project_trees
+from tracelens.patch.loop.loops import KEPT, Blocked, check_framework
+from tracelens.patch.loop.project_trees import above, dotted, is_started, own_tree
+from tracelens.patch.loop.training_loops import function_around
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
 
@@ -73,15 +73,14 @@ def _by_function(source: SourceFile) -> dict[int, list[ForwardPass | Unclear]]:
     tree, out = own_tree(source), dict[int, list[ForwardPass | Unclear]]()
     calls = sorted(backward_calls(tree), key=lambda call: (call.lineno, call.col_offset))
     for call, found in zip(calls, forward_passes(source), strict=True):
-        function = enclosing(tree, call, (ast.FunctionDef, ast.AsyncFunctionDef))
-        out.setdefault(id(function), []).append(found)
+        out.setdefault(id(function_around(tree, call)), []).append(found)
     return out
 
 
 def _own_precision(request: RecipeRequest) -> Declined | None:
     """The first place of the project that decides about precision itself, or for which autocast is not made."""
     source = request.source
-    for path, tree in project_trees(source).items():
+    for path, tree in source.trees.items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Name | ast.Attribute | ast.Call) or not (why := _obstacle(node)):
                 continue
@@ -114,7 +113,7 @@ def _of_framework(request: RecipeRequest) -> Declined | None:
 
 
 def _goes_back(source: SourceFile) -> bool:
-    trees = project_trees(source).values()
+    trees = source.trees.values()
     return any(isinstance(node, ast.Attribute) and node.attr == "backward" for tree in trees for node in ast.walk(tree))
 
 
@@ -141,9 +140,9 @@ def _check(source: SourceFile, found: ForwardPass) -> None:
             raise Blocked(None, say("its statements share lines with others"), BY_HAND)
         first, last = spans_lines([statement])
         if any("tracelens: keep" in source.line_text(line) for line in range(max(1, first - 1), last + 1)):
-            raise Blocked(None, *rounding.KEPT)
-    function = enclosing(tree, found.backward, ast.FunctionDef)
-    if isinstance(function, ast.FunctionDef) and function.name == "closure":
+            raise Blocked(None, *KEPT)
+    function = next((one for one in above(tree, found.backward) if isinstance(one, ast.FunctionDef)), None)
+    if function is not None and function.name == "closure":
         raise Blocked(None, say("the optimizer calls the forward pass itself"), BY_HAND)
     array = next(_arrays(function or tree, found), None)
     if array is not None:

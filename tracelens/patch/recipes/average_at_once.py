@@ -14,12 +14,11 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Location
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
-from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_variable
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, by_target
+from tracelens.patch.recipes.tensor_loops import check_replaceable, in_place_of, loop_at, method_call, unused_variable
 
 BY_HAND = say("write torch._foreach_mul_ and torch._foreach_add_, or torch._foreach_lerp_, over lists of the tensors")
 NO_LOOP = say("no loop on this line that averages tensors of two sets in one statement")
@@ -45,20 +44,17 @@ class _Average:
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    return answer(request, _averaged)
+    return by_target(request, _averaged)
 
 
 def _averaged(request: RecipeRequest, line: int | None) -> tuple[cst.CSTNode, Proposal]:
-    found = _average(request.source, _found_loop(request.source, line))
-    check_replaceable(request, found.loop, found.variables, BY_HAND)
-    return found.loop, _proposal(request, found)
-
-
-def _found_loop(source: SourceFile, line: int | None) -> cst.For:
-    loop = loop_at(source, line)
+    check_framework(request.names)
+    loop = loop_at(request.source, line)
     if loop is None:
         raise Blocked(None, NO_LOOP, BY_HAND)
-    return loop
+    found = _average(request.source, loop)
+    check_replaceable(request, loop, found.variables, BY_HAND)
+    return loop, _proposal(request, found)
 
 
 def _average(source: SourceFile, loop: cst.For) -> _Average:
@@ -238,21 +234,9 @@ def _proposal(request: RecipeRequest, found: _Average) -> Proposal:
     source, loop = request.source, found.loop
     lists = tuple(unused_variable(source, f"{name}_tensors") for name, _ in found.lists)
     made = ", ".join(text for _, text in found.lists)
-    indent, newline = source.indentation(loop), "\n"
     lines = [f"{lists[0]}, {lists[1]} = {made}", *(call.format(*lists) for call in found.calls)]
-    start, end = source.span(loop)
-    text = source.text[start:end]
-    kept = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
-    head = [*kept, *lines] if kept else lines
-    return Proposal(
-        edit="average-at-once",
-        tier="safe",
-        location=request.place(loop, source.function_around(loop)),
-        reason=say(
-            "the same operations for all tensors, in {calls} calls instead of {calls} per tensor",
-            calls=len(found.calls),
-        ),
-        evidence=say("the loop keeps Python busy in each batch (recorded)"),
-        splices=(Splice(start, end, f"{newline}{indent}".join(head) + (newline if text.endswith(newline) else "")),),
-        covers=(Location(source.shown, source.line(loop)),),
-    ).as_checked(UNPROVED)
+    reason = say(
+        "the same operations for all tensors, in {calls} calls instead of {calls} per tensor", calls=len(found.calls)
+    )
+    seen = say("the loop keeps Python busy in each batch (recorded)")
+    return request.proposed(loop, reason, seen, (in_place_of(source, loop, lines),)).as_checked(UNPROVED)

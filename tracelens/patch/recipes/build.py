@@ -20,9 +20,10 @@ from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
 from tracelens.patch.effects.project import Project
 from tracelens.patch.files import diff, vendored
+from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.loop.sites import find
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
-from tracelens.patch.recipes import defer_read, rewriting, synchronize, whole_file
+from tracelens.patch.recipes import defer_read, rewriting, synchronize
 from tracelens.patch.recipes.kept_results import answered
 from tracelens.patch.recipes.rewriting import Lines, PatchOptions, Rewritten
 
@@ -103,7 +104,7 @@ class _Project:
             for location, found in self._places(edit):
                 path = self._resolve(location)
                 if path is None:
-                    declined.append(whole_file.outside(edit, location))
+                    declined.append(_outside(edit, location))
                 elif path.name != f"{vendored.MODULE}.py":
                     target = Target(None if location is None else location.line, found)
                     wanted.setdefault(path, {}).setdefault(edit, []).append(target)
@@ -113,7 +114,7 @@ class _Project:
             try:
                 files.append((parse(path, shown, path.read_bytes(), self.script), targets))
             except Unreadable as error:
-                declined += [whole_file.unreadable(edit, shown, error.reason) for edit in targets]
+                declined += [_unreadable(edit, shown, error.reason) for edit in targets]
             except OSError as error:
                 raise InputError(
                     say("{path} cannot be read: {error}", path=path, error=error),
@@ -145,7 +146,7 @@ class _Project:
                 start_method=multiprocessing.get_all_start_methods()[0],
             )
             if not rewritten and definition(edit.kind).follows_project and source.effects.replaced:
-                declined += [whole_file.replaced(request, place) for place in places]
+                declined += [_replaced(request, place) for place in places]
                 continue
             answer = answered(recipe(edit.kind), request)
             proposals += answer.proposals
@@ -169,7 +170,7 @@ class _Project:
                     return self._write_without(draft, new, chosen, hunks)
                 moving = [one for one in proposals if one.sites or one.guards]
                 staying = tuple(one for one in proposals if one not in moving) if moving else ()
-                declined += [whole_file.given_up(one, new) for one in proposals if one not in staying]
+                declined += [_given_up(one, new) for one in proposals if one not in staying]
                 waiting = [(draft, staying), *waiting] if staying else waiting
                 continue
             kept |= {id(proposal) for proposal in proposals}
@@ -201,7 +202,7 @@ class _Project:
         left: list[_Choice] = []
         for other, proposals in chosen:
             gone = [one for one in proposals if _touches(one, other, draft)]
-            declined += [whole_file.given_up(one, wrong) for one in gone]
+            declined += [_given_up(one, wrong) for one in gone]
             staying = tuple(one for one in proposals if one not in gone)
             left += [(other, staying)] if staying else []
         written, kept, given_up = self.write(left, hunks)
@@ -359,3 +360,23 @@ def _covering(chosen: Sequence[Proposal], drafted: Sequence[Proposal]) -> int:
     """How many of the drafted hunks are made, or are not needed beside one that is."""
     rare = {number for proposal in chosen for number in proposal.rare}
     return len(chosen) + sum(bool(one.sites) and not one.guards and rare.issuperset(one.sites) for one in drafted)
+
+
+def _outside(edit: Edit, location: Location | None) -> Declined:
+    place = location or Location("?", None)
+    return Declined(edit.kind, place, say("it is not a file of this project"), say("change the call that leads there"))
+
+
+def _replaced(request: RecipeRequest, target: Target) -> Declined:
+    obstacle = say("{replaced}, and nobody knows what it does then", replaced=request.source.effects.replaced)
+    return request.decline_target(target, Blocked(None, obstacle, say("take the replacement out, then apply again")))
+
+
+def _unreadable(edit: Edit, shown: str, why: str) -> Declined:
+    return Declined(edit.kind, Location(shown, None), say("the file {why}", why=why), say("change it by hand"))
+
+
+def _given_up(proposal: Proposal, why: str) -> Declined:
+    by_hand = say("change it by hand; if the sentence says something about the patched file, please report it as a bug")
+    obstacle = say("the file is left as it is: {why}", why=why)
+    return Declined(proposal.edit, proposal.location, obstacle, by_hand)

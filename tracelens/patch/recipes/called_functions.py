@@ -6,14 +6,13 @@ told; whether each call of it waits for a tensor that it is given; whether it gi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, last_name, walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse_beside
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.device_values import DeviceValues
@@ -67,8 +66,9 @@ def waits(source: SourceFile, call: cst.Call, values: DeviceValues, depth: int =
     for leaf, found in inside.follow(leaves_of(called.function.body)):
         if any(is_certain(called.source, node, called.function) for node in found):
             return True
-        calls = [part for part in walk(leaf) if isinstance(part, cst.Call)] if _is_small(leaf) else []
-        if any(waits(called.source, one, inside, depth - 1) for one in calls if _is_reached(called, one)):
+        small = walk(leaf) if isinstance(leaf, cst.BaseSmallStatement) else ()
+        calls = (one for one in small if isinstance(one, cst.Call) and is_certain(called.source, one, called.function))
+        if any(waits(called.source, one, inside, depth - 1) for one in calls):
             return True
         if any(isinstance(part, (cst.Return, cst.Raise)) for part in walk(leaf)):
             return False  # what stands further down may not be reached
@@ -77,8 +77,7 @@ def waits(source: SourceFile, call: cst.Call, values: DeviceValues, depth: int =
 
 def gives_little_work(source: SourceFile, call: cst.Call, depth: int = MOST_CALLS) -> bool:
     """Whether a call starts no more than a few short kernels, for all that is known."""
-    name = call.func.attr.value if isinstance(call.func, cst.Attribute) else dotted(call.func)
-    if is_pure(source.names.qualified(call.func)) or name in _NO_WORK | _FEW_KERNELS:
+    if is_pure(source.names.qualified(call.func)) or last_name(call.func) in _NO_WORK | _FEW_KERNELS:
         return True
     called = called_function(source, call) if depth else None
     if called is None:
@@ -121,14 +120,6 @@ def _asks_for_gradient(node: cst.CSTNode, part: cst.CSTNode) -> bool:
     return test.left.attr.value == "grad" and isinstance(asked.operator, cst.IsNot)
 
 
-def _is_small(leaf: cst.CSTNode) -> bool:
-    return isinstance(leaf, cst.BaseSmallStatement)
-
-
-def _is_reached(called: CalledFunction, call: cst.Call) -> bool:
-    return is_certain(called.source, call, called.function)
-
-
 # ----------------------------------------------------------------------------------------------- which function it is
 
 
@@ -136,7 +127,7 @@ def called_function(source: SourceFile, call: cst.Call) -> CalledFunction | None
     """The function of the project that a call is of, where its text tells."""
     function = call.func
     if isinstance(function, cst.Name):
-        return _by_name(source, function.value)
+        return function_of_name(source, function.value)
     owner, name = (function.value, function.attr.value) if isinstance(function, cst.Attribute) else (function, "")
     if dotted(owner) == "self":
         return _method(source, source.innermost(cst.ClassDef, call), name)
@@ -156,7 +147,8 @@ def _of_maker(source: SourceFile, maker: str, name: str) -> CalledFunction | Non
     return _method(other, other.names.classes.get(came[1]), name) if other is not None and came is not None else None
 
 
-def _by_name(source: SourceFile, name: str) -> CalledFunction | None:
+def function_of_name(source: SourceFile, name: str) -> CalledFunction | None:
+    """The only function of the file that has a name, else that of the file from which the name is imported."""
     known = source.names.functions.get(name, ())
     if known:
         return CalledFunction(source, known[0]) if len(known) == 1 else None
@@ -171,13 +163,9 @@ def _in_file(source: SourceFile, path: Path, name: str) -> CalledFunction | None
 
 
 def _method(source: SourceFile, owner: cst.ClassDef | None, name: str) -> CalledFunction | None:
-    found = [one for one in _statements(owner) if isinstance(one, cst.FunctionDef) and one.name.value == name]
+    body = owner.body.body if owner is not None else ()
+    found = [one for one in body if isinstance(one, cst.FunctionDef) and one.name.value == name]
     return CalledFunction(source, found[0]) if len(found) == 1 else None
-
-
-def _statements(owner: cst.ClassDef | None) -> Iterator[cst.CSTNode]:
-    if owner is not None:
-        yield from owner.body.body
 
 
 def _parsed(source: SourceFile, path: Path) -> SourceFile | None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 import libcst as cst
 
 from tracelens.messages import say
+from tracelens.patch.code.names import parameters
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop
 from tracelens.patch.recipes.carried_forms import (
     has_reads,
     is_dict,
     is_item,
-    is_parameter,
     key_of,
     values,
 )
@@ -155,11 +155,11 @@ class Contents:
 
     def _is_dict(self, source: SourceFile, name: cst.Name) -> bool:
         function = source.innermost(cst.FunctionDef, name)
-        if function is not None and is_parameter(function, name.value):
+        if function is not None and name.value in parameters(function):
             return True
-        given = list(values(source, name))
+        given = values(source, name)
         return bool(given) and all(is_dict(one) or one in self._held for one in given)
 
     def _is_list(self, source: SourceFile, name: cst.Name) -> bool:
-        given = list(values(source, name))
+        given = values(source, name)
         return bool(given) and all(isinstance(one, cst.List) and not one.elements for one in given)

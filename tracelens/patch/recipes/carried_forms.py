@@ -5,11 +5,10 @@ In: a file and a place. Out: what the place is. Apart from `carried_values`, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code import names
+from tracelens.patch.code.names import dotted, method_of, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop.loops import Scope, own_nodes, scope_of
 from tracelens.patch.loop.name_webs import web
@@ -21,8 +20,7 @@ _FILLS = frozenset({"update", "append"})
 def is_item(node: cst.CSTNode) -> bool:
     """`loss.item()`: the only read that any object can be asked for later without a change."""
     found = read_of(node)
-    method = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "item"
-    return method and found is not None and found.kind == "item" and found.node is node
+    return method_of(node) == "item" and found is not None and found.kind == "item" and found.node is node
 
 
 def always_returns(body: cst.BaseSuite) -> bool:
@@ -41,10 +39,6 @@ def _if_returns(node: cst.If) -> bool:
     if other is None or not always_returns(node.body):
         return False
     return always_returns(other.body) if isinstance(other, cst.Else) else _if_returns(other)
-
-
-def is_parameter(function: cst.FunctionDef, name: str) -> bool:
-    return any(isinstance(one, cst.Param) and one.name.value == name for one in walk(function.params))
 
 
 def only_fills(source: SourceFile, node: cst.CSTNode) -> bool:
@@ -80,7 +74,7 @@ def places(source: SourceFile, name: cst.Name) -> tuple[cst.Name, ...] | None:
 
 def _all_places(scope: Scope, name: str) -> tuple[cst.Name, ...] | None:
     """All places of a function with the name, as if they were one variable; None where others may see it."""
-    if not isinstance(scope, cst.FunctionDef) or is_parameter(scope, name):
+    if not isinstance(scope, cst.FunctionDef) or name in names.parameters(scope):
         return None
     own = own_nodes(scope)
     if any(isinstance(node, cst.Call) and dotted(node.func) in ("locals", "vars", "eval", "exec") for node in own):
@@ -103,11 +97,9 @@ def _bound_in(loop: cst.CompFor) -> frozenset[str]:
     return inner | {node.value for node in walk(loop.target) if isinstance(node, cst.Name)}
 
 
-def values(source: SourceFile, name: cst.Name) -> Iterator[cst.BaseExpression]:
+def values(source: SourceFile, name: cst.Name) -> list[cst.BaseExpression]:
     """What a name is given in its function by `name = …`."""
-    for node in own_nodes(scope_of(source, name)):
-        if isinstance(node, cst.Assign) and any(dotted(one.target) == name.value for one in node.targets):
-            yield node.value
+    return names.values_assigned((name.value,), own_nodes(scope_of(source, name)))
 
 
 def is_dict(value: cst.BaseExpression) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted
+from tracelens.patch.code.names import last_name
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, innermost_loop
 from tracelens.patch.recipes.carried_forms import is_target, places
 from tracelens.patch.recipes.project_calls import place
 
@@ -30,17 +30,12 @@ def check(source: SourceFile, node: cst.BaseExpression) -> None:
     if isinstance(parent, cst.Attribute) and parent.attr.value in _CHANGES:
         raise Blocked(None, say("{place} changes what holds the values", place=place(source, node)), RETURN_TENSOR)
     call = source.parent(parent) if isinstance(parent, cst.Arg) else None
-    if not isinstance(call, cst.Call) or not isinstance(node, cst.Name) or _last(call.func) in _ONLY_LOOK:
+    last = last_name(call.func) if isinstance(call, cst.Call) else ""
+    if not isinstance(call, cst.Call) or not isinstance(node, cst.Name) or last in _ONLY_LOOK:
         return
     if _is_used_again(source, node):
-        told = say(
-            "{place} hands it to `{call}`, and it is used again below", place=place(source, node), call=_last(call.func)
-        )
+        told = say("{place} hands it to `{call}`, and it is used again below", place=place(source, node), call=last)
         raise Blocked(None, told, RETURN_TENSOR)
-
-
-def _last(function: cst.BaseExpression) -> str:
-    return function.attr.value if isinstance(function, cst.Attribute) else dotted(function)
 
 
 def _is_used_again(source: SourceFile, node: cst.Name) -> bool:
@@ -50,7 +45,7 @@ def _is_used_again(source: SourceFile, node: cst.Name) -> bool:
     end = source.span(node)[1]
     if any(source.span(one)[0] > end for one in uses):
         return True
-    loop = next((one for one in source.ancestors(node) if isinstance(one, (cst.For, cst.While))), None)
+    loop = innermost_loop(source, node)
     if loop is None:
         return False
     start, last = source.span(loop)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import libcst as cst
 
 from tracelens.patch.code.formats import reduces
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, last_name, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loops import own_nodes, scope_of
@@ -39,7 +39,7 @@ def may_be_tensor(source: SourceFile, value: cst.BaseExpression, depth: int = _D
         return True
     if isinstance(value, cst.Call):
         full = source.names.qualified(value.func)
-        last = value.func.attr.value if isinstance(value.func, cst.Attribute) else dotted(value.func)
+        last = last_name(value.func)
         return not (last in _OF_NUMBERS or is_item(value) or full.partition(".")[0] in ("numpy", "math", "time"))
     if isinstance(value, cst.Name):
         parts = list(_bound(source, value))

@@ -14,14 +14,23 @@ import libcst as cst
 
 from tracelens.messages import joined, say, say_count
 from tracelens.patch.code.formats import reduces
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, method_of, walk
 from tracelens.patch.code.source import Conflict, SourceFile, Splice, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.facts import facts_of
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, check_framework, own_nodes
-from tracelens.patch.loop.sites import Site, find, read_of, tensor_names
-from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.loop.loops import (
+    DECIDES,
+    RETURN_TENSOR,
+    Blocked,
+    Loop,
+    check_framework,
+    function_without_loop,
+    innermost_loop,
+    own_nodes,
+)
+from tracelens.patch.loop.sites import find, read_of, tensor_names
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import host_memory, wait_dependents
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Look, Shape, UsedAtOnce
 from tracelens.patch.recipes.carried_forms import is_item
@@ -29,7 +38,6 @@ from tracelens.patch.recipes.carried_values import Carried
 from tracelens.patch.recipes.project_calls import NeverCalled, calls_of, place
 
 Ask = Callable[[RecipeRequest], RecipeAnswer]
-Members = list[tuple[Site, Target]]
 _CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.For, cst.While)
 _DEPTH = 2
 """Functions between the loop and one that looks; there are hardly ever more."""
@@ -72,28 +80,19 @@ def _deciding(carried: Carried) -> Blocked | None:
     return None
 
 
-def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Members]:
+def _groups(request: RecipeRequest, answer: RecipeAnswer) -> Iterator[Found]:
     """By function, the reads outside of loops that nothing else takes."""
     left = {one.location.line for one in answer.declined}
-    groups: dict[cst.FunctionDef, Members] = {}
+    groups: dict[cst.FunctionDef, Found] = {}
     for site, target in matched(request, "read")[0]:
-        function = _function_without_loop(request.source, site.node)
+        function = function_without_loop(request.source, site.node)
         kept = request.source.kept_by_comment(site.statement)
         if function is not None and site.line in left and is_item(site.node) and not kept:
             groups.setdefault(function, []).append((site, target))
     yield from groups.values()
 
 
-def _function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, cst.FunctionDef):
-            return ancestor
-        if isinstance(ancestor, (cst.For, cst.While, cst.Lambda, cst.ClassDef)):
-            return None
-    return None
-
-
-def _proposal(request: RecipeRequest, carried: Carried, members: Members, ask: Ask) -> Proposal:
+def _proposal(request: RecipeRequest, carried: Carried, members: Found, ask: Ask) -> Proposal:
     _check(request, carried)
     changes = _splices(carried)
     often = [look for look in carried.looks if _is_frequent(carried, look)]
@@ -208,7 +207,7 @@ def _is_called_rarely(source: SourceFile, function: cst.FunctionDef, depth: int)
     for found in calls:
         file = found.source
         around = file.innermost(cst.FunctionDef, found.call)
-        loop = next((one for one in file.ancestors(found.call) if isinstance(one, (cst.For, cst.While))), None)
+        loop = innermost_loop(file, found.call)
         if loop is not None and file.innermost(cst.FunctionDef, loop) is around:
             if not facts_of(file, loop).in_rare_branch(found.call):
                 return False
@@ -236,9 +235,7 @@ def _waiting(
     waiting = {sites[number].line for one in answer.proposals for number in one.sites}
     if len(answer.proposals) == 1 and lines <= waiting:
         return answer.proposals[0]
-    obstacle = (
-        answer.declined[0].obstacle if answer.declined else say("the value decides what the same batch does next")
-    )
+    obstacle = answer.declined[0].obstacle if answer.declined else DECIDES[0]
     told = say("{place} looks at it in each batch: {obstacle}", place=place(source, often[0].node), obstacle=obstacle)
     raise Blocked(None, told, RETURN_TENSOR)
 
@@ -268,14 +265,10 @@ def _splices(carried: Carried) -> dict[SourceFile, list[Splice]]:
 def _kept(source: SourceFile, call: cst.Call) -> str:
     """The tensor as it is now. What a reduction gives is memory of its own."""
     tensor = cst.ensure_type(call.func, cst.Attribute).value
-    if isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and tensor.func.attr.value == "detach":
+    if isinstance(tensor, cst.Call) and isinstance(tensor.func, cst.Attribute) and method_of(tensor) == "detach":
         tensor = tensor.func.value
-    return f"{source.code(tensor)}.detach()" if _is_new(tensor) else f"{source.code(tensor)}.detach().clone()"
-
-
-def _is_new(tensor: cst.BaseExpression) -> bool:
-    owner = tensor.func if isinstance(tensor, cst.Call) else None
-    return isinstance(owner, cst.Attribute) and owner.attr.value in ("mean", "sum", "norm", "std", "var")
+    new = method_of(tensor) in ("mean", "sum", "norm", "std", "var")
+    return f"{source.code(tensor)}.detach()" if new else f"{source.code(tensor)}.detach().clone()"
 
 
 def _numbers(carried: Carried, source: SourceFile, text: str, shape: Shape) -> str:

@@ -8,13 +8,14 @@ at nothing; all else is a look. `Blocked` with the place where it cannot be foll
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, parameters, walk
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, own_nodes
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, Loop, loops_around, own_nodes
 from tracelens.patch.recipes import carried_looks
 from tracelens.patch.recipes.carried_attributes import mentions
 from tracelens.patch.recipes.carried_contents import DICT, VALUE, Contents, LastValue, Look, Shape, UsedAtOnce
@@ -24,7 +25,6 @@ from tracelens.patch.recipes.carried_forms import (
     given_to,
     is_item,
     is_label,
-    is_parameter,
     is_target,
     key_of,
     only_fills,
@@ -207,12 +207,8 @@ class Carried(Contents):
         self.named(source, cst.ensure_type(parts[number].value, cst.Name), VALUE)
 
     def _around(self, source: SourceFile, call: cst.Call) -> None:
-        for ancestor in source.ancestors(call):
-            if isinstance(ancestor, (cst.For, cst.While)):
-                self.loops[ancestor] = source
-                return
-            if isinstance(ancestor, (cst.FunctionDef, cst.Lambda, cst.ClassDef)):
-                return
+        for loop in islice(loops_around(source, call), 1):
+            self.loops[loop] = source
 
     def _one_of_several(self, source: SourceFile, made: cst.Tuple, part: cst.BaseElement) -> None:
         if not isinstance(source.parent(made), cst.Return):
@@ -261,7 +257,7 @@ class Carried(Contents):
         if name in self._done:
             return None
         parameter = source.innermost(cst.FunctionDef, name)
-        if parameter is not None and is_parameter(parameter, name.value):
+        if parameter is not None and name.value in parameters(parameter):
             return self._parameter(source, parameter, name.value, shape)
         found = places(source, name)
         if found is None:
@@ -290,18 +286,13 @@ class Carried(Contents):
 
     def _last(self, source: SourceFile, found: tuple[cst.Name, ...], name: cst.Name, shape: Shape) -> Loop | None:
         """The loop that fills a name that is bound above it, and in which nobody looks at it."""
-        loop = next(
-            (one for one in source.ancestors(name) if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None
-        )
-        if not isinstance(loop, (cst.For, cst.While)) or loop.orelse is not None or shape == VALUE:
+        loop, outer, *_ = (*loops_around(source, name), None, None)
+        if loop is None or loop.orelse is not None or shape == VALUE:
             return None
         start, end = source.span(loop)
         inside = [one for one in found if start <= source.span(one)[0] < end]
         behind = [one for one in found if source.span(one)[0] >= end]
-        outer = next(
-            (one for one in source.ancestors(loop) if isinstance(one, (cst.For, cst.While, cst.FunctionDef))), None
-        )
-        first = source.span(outer)[0] if isinstance(outer, (cst.For, cst.While)) else 0
+        first = source.span(outer)[0] if outer is not None else 0
         bound = any(binding(source, one) is not None and first <= source.span(one)[0] < start for one in found)
         caught = any(isinstance(one, cst.Try) for one in source.ancestors(loop))
         if caught or not bound or not behind or not all(only_fills(source, one) for one in inside):

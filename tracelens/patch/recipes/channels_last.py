@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.effects.places import last_name
+from tracelens.patch.effects.places import around, last_name
 from tracelens.patch.loop.forward_pass import Unclear
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.loop.module_calls import ModuleCalls, module_calls
 from tracelens.patch.loop.module_homes import Home, homes
-from tracelens.patch.loop.project_trees import above, is_started, own_tree, parents, project_trees
+from tracelens.patch.loop.project_trees import above, is_started, own_tree
 from tracelens.patch.loop.training_loops import function_around
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
@@ -35,7 +35,7 @@ _OTHERS = ("video", "detection")
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
     source, found = request.source, homes(request.source)
-    if any(last_name(node) == "channels_last" for tree in project_trees(source).values() for node in ast.walk(tree)):
+    if any(last_name(node) == "channels_last" for tree in source.trees.values() for node in ast.walk(tree)):
         return _left(request, say("the project has channels-last order already"))
     if not found:
         return _left(request, say("no module that a loop calls was found"))
@@ -156,7 +156,7 @@ def _values(tree: ast.Module, call: ast.Call, name: str) -> Iterator[tuple[ast.e
     """What the statements above a call, of its function, bind to a name; whether that is the name's own value."""
     scope: ast.AST = function_around(tree, call) or tree
     for node in ast.walk(scope):
-        if isinstance(node, ast.Assign) and node.lineno < call.lineno and node in parents(tree):
+        if isinstance(node, ast.Assign) and node.lineno < call.lineno and node in around(tree):
             for target in node.targets:
                 if isinstance(target, ast.Name) and target.id == name:
                     yield node.value, True

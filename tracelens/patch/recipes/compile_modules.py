@@ -17,7 +17,7 @@ from tracelens.patch.loop.forward_pass import Unclear
 from tracelens.patch.loop.loops import Blocked, check_framework
 from tracelens.patch.loop.module_calls import ModuleCalls, module_calls
 from tracelens.patch.loop.module_homes import Home, homes
-from tracelens.patch.loop.project_trees import dotted, is_started, project_trees
+from tracelens.patch.loop.project_trees import dotted, is_started
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
 
@@ -68,7 +68,7 @@ def _declined(request: RecipeRequest, unclear: list[Unclear]) -> Iterator[Declin
 
 def _obstacle(source: SourceFile) -> str:
     """Where the project compiles something itself, or does what compiled code cannot; "" where it does neither."""
-    for path, tree in project_trees(source).items():
+    for path, tree in source.trees.items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Attribute | ast.keyword):
                 continue

@@ -22,10 +22,12 @@ from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
+    DECIDES,
     SIDE_STREAMS,
     Blocked,
     Loop,
     check_framework,
+    check_kept,
     check_unpatched,
     scope_of,
     training_loop,
@@ -33,7 +35,7 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.loop.thinned import check_not_thinned
-from tracelens.patch.proposal import DECIDES, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, Target, by_loop, evidence, matched
 from tracelens.patch.recipes import (
     carried_reads,
     host_memory,
@@ -44,7 +46,6 @@ from tracelens.patch.recipes import (
     waits_that_stay,
     warnings_seen,
 )
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 from tracelens.patch.recipes.same_program import Reworded
 from tracelens.patch.recipes.waits_that_stay import Moving
 
@@ -227,8 +228,7 @@ def _lasts(request: RecipeRequest, site: Site, target: Target, found: Found, dec
 
 
 def _loop(request: RecipeRequest, site: Site) -> Loop:
-    if site.source.kept_by_comment(site.statement):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(site.source, site.statement)
     loop = loop_of_read(request, site.node, own_streams=True)
     if isinstance(site.statement, cst.Return):
         raise Blocked(None, say("the value is returned"), say("return the tensor and read it where it is logged"))

@@ -20,9 +20,8 @@ from tracelens.patch.proposal import RecipeRequest
 def line_at(source: SourceFile, number: int | None) -> cst.SimpleStatementLine | None:
     """The statement at a line that has its lines for itself."""
     for node in walk(source.module):
-        alone = isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1
-        if alone and number is not None and source.line(node) <= number <= source.last_line(node):
-            return cst.ensure_type(node, cst.SimpleStatementLine)
+        if isinstance(node, cst.SimpleStatementLine) and len(node.body) == 1 and source.covers(node, number):
+            return node
     return None
 
 

@@ -14,9 +14,9 @@ from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import Splice
-from tracelens.patch.loop import project_trees
 from tracelens.patch.loop.loaders import has_hidden_arguments
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import Blocked, check_kept
+from tracelens.patch.loop.project_trees import full_name, is_started
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
 from tracelens.patch.recipes.arguments import with_argument
@@ -46,7 +46,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
             proposals += _proposed(request, call)
         except Blocked as blocked:
             declined.append(request.decline(call, blocked))
-    if project_trees.is_started(request.source) and not _is_made_somewhere(request):
+    if is_started(request.source) and not _is_made_somewhere(request):
         obstacle = say("no optimizer of torch is made by its name in the files of this project")
         declined.append(rounding.declined(request, None, obstacle, WRITTEN))
     return rounding.answer(request, proposals, declined)
@@ -61,7 +61,7 @@ def _torch_class(request: RecipeRequest, call: cst.Call) -> str:
 def _proposed(request: RecipeRequest, call: cst.Call) -> list[Proposal]:
     """The call with the argument; raises `Blocked`. Nothing where it has it."""
     source = request.source
-    rounding.check_kept(source, call)
+    check_kept(source, call, call)
     if has_hidden_arguments(call):
         obstacle = say("the optimizer's arguments are hidden in `*` or `**`")
         raise Blocked(call, obstacle, say("add {fused}=True there", fused=FUSED))
@@ -86,6 +86,6 @@ def _proposed(request: RecipeRequest, call: cst.Call) -> list[Proposal]:
 
 def _is_made_somewhere(request: RecipeRequest) -> bool:
     known = {f"torch.optim.{name}" for name in HAVE_IT | HAVE_NONE}
-    trees = project_trees.project_trees(request.source).values()
+    trees = request.source.trees.values()
     calls = ((tree, node.func) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(project_trees.full_name(tree, called) in known for tree, called in calls)
+    return any(full_name(tree, called) in known for tree, called in calls)

@@ -18,6 +18,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, root_key, targets
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects import places
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import own_nodes
@@ -109,7 +110,7 @@ def _pins(node: ast.AST) -> Iterator[ast.expr]:
 def _pins_itself(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    last = places.last_name(node.func)
     if last in _REGISTERS or (last == "pin_memory" and isinstance(node.func, ast.Attribute)):
         return True
     named = {one.arg: one.value for one in node.keywords}

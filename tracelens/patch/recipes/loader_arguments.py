@@ -10,13 +10,13 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.code.source import Splice
 from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
-from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
+from tracelens.patch.recipes.more_workers import Loading, condition_of_workers, of_each_loader
 from tracelens.patch.recipes.pinned import PIN, where_there_is_a_gpu
 
 AHEAD, PINNED = "prefetch_factor", PIN
@@ -45,7 +45,9 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
     now = given.evaluated_value if isinstance(given, cst.Integer) else USUAL_AHEAD
     if wanted <= now:
         return None
-    value = _where_there_are_workers(request.source, call, wanted)
+    by_hand = say("add {ahead}={wanted}", ahead=AHEAD, wanted=wanted)
+    condition = condition_of_workers(request.source, call, by_hand)
+    value = f"{wanted} if {condition} else None" if condition else str(wanted)
     workers.check_same_in_workers(call, loading.bodies)
     splice = (
         with_argument(request.source, call, f"{AHEAD}={value}")
@@ -58,22 +60,6 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
         now=now,
     )
     return _proposed(request, loading, splice, (earlier, UNPROVED_AHEAD))
-
-
-def _where_there_are_workers(source: SourceFile, call: cst.Call, wanted: int) -> str:
-    """torch refuses the argument for a loader without workers."""
-    given = keyword(call, WORKERS, WORKERS_POSITION)
-    if isinstance(given, cst.Integer) and given.evaluated_value > 0:
-        return str(wanted)
-    if isinstance(given, (cst.Name, cst.Attribute)):
-        return f"{wanted} if {source.code(given)} > 0 else None"
-    if given is None or isinstance(given, cst.Integer):
-        raise Blocked(call, say("the loader has no workers"), say("nothing to do"))
-    raise Blocked(
-        call,
-        say("the number of workers comes from `{code}`", code=source.code(given)),
-        say("add {ahead}={wanted}", ahead=AHEAD, wanted=wanted),
-    )
 
 
 def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:

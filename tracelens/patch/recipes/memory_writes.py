@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.names import FileNames, dotted, targets, walk
+from tracelens.patch.code.names import FileNames, dotted, method_of, targets, walk
 from tracelens.patch.effects.words import words
 
 _VIEWS = words("view reshape squeeze unsqueeze transpose permute narrow select flatten detach numpy expand chunk t")
@@ -90,7 +90,7 @@ def _shown_by(node: cst.BaseExpression) -> Iterator[str]:
         yield text_of(node)
         if isinstance(node, cst.Subscript) or (isinstance(node, cst.Attribute) and node.attr.value in ("data", "T")):
             node = node.value
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _VIEWS:
+        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_of(node) in _VIEWS:
             node = node.func.value
         else:
             return

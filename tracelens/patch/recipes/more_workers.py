@@ -14,12 +14,12 @@ import libcst as cst
 
 from tracelens.messages import say, say_count
 from tracelens.model import Declined, Location
-from tracelens.patch.code.names import walk
-from tracelens.patch.code.source import Splice
+from tracelens.patch.code.names import method_of, walk
+from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.loop import options, workers
 from tracelens.patch.loop.loaders import constructions, has_hidden_arguments, is_data_loader, keyword, loader_of
-from tracelens.patch.loop.loops import Blocked, check_framework, training_loop
-from tracelens.patch.loop.per_batch import step_bodies
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, for_loop_of_training
+from tracelens.patch.loop.training_loops import step_bodies
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
 
@@ -89,7 +89,7 @@ def _made_there(request: RecipeRequest) -> list[cst.Call]:
     if not lines:
         return []
     calls = (node for node in walk(source.module) if isinstance(node, cst.Call) and is_data_loader(node, request.names))
-    return [call for call in calls if any(source.line(call) <= line <= source.last_line(call) for line in lines)]
+    return [call for call in calls if any(source.covers(call, line) for line in lines)]
 
 
 def _may_change(request: RecipeRequest, call: cst.Call, declined: list[Declined]) -> bool:
@@ -117,8 +117,7 @@ def _loader_calls(request: RecipeRequest, loop: cst.For) -> tuple[cst.Call, ...]
 def _check_call(request: RecipeRequest, call: cst.Call) -> None:
     if has_hidden_arguments(call):
         raise Blocked(call, say("the loader's arguments are hidden in `*` or `**`"), say("change them there"))
-    if request.source.kept_by_comment(call):
-        raise Blocked(call, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(request.source, call, call)
 
 
 def _loops(request: RecipeRequest) -> Iterator[cst.For]:
@@ -126,18 +125,13 @@ def _loops(request: RecipeRequest) -> Iterator[cst.For]:
     lines = {target.line for target in request.targets} - {None}
     found: dict[int, cst.For] = {}
     for node in walk(source.module):
-        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
+        if method_of(node) != "backward":
             continue
-        if node.func.attr.value != "backward":
-            continue
-        try:
-            loop = training_loop(source, node)
-        except Blocked:
-            continue  # in a step function: which loop calls it, and with which loader, is not told here
-        if isinstance(loop, cst.For):
+        loop = for_loop_of_training(source, node)
+        if loop is not None:  # else in a step function: which loop calls it, and with which loader, is not told here
             found[id(loop)] = loop
     for loop in found.values():
-        if not lines or any(source.line(loop) <= line <= source.last_line(loop) for line in lines if line):
+        if not lines or any(source.covers(loop, line) for line in lines):
             yield loop
 
 
@@ -168,10 +162,7 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
         reason = _reason(more, NO_DRAWS if draws_nothing else DRAWS, start)
         return _as_lever(written, reason, splice, draws_nothing)
     reason = _reason(more, DRAWS, start)
-    if not request.unsafe:
-        raise Blocked(
-            None, say("needs --unsafe: {reason}", reason=reason), say("apply with --unsafe, then compare with `verify`")
-        )
+    request.check_unsafe(reason)
     return Proposal(
         edit="more-workers",
         tier="unsafe",
@@ -196,9 +187,20 @@ def _number(request: RecipeRequest, call: cst.Call) -> cst.Integer | None:
             say("the number of workers comes from `{text}`", text=text),
             say("set `{text}` to {workers}", text=text, workers=request.edit.workers),
         )
-    if request.source.kept_by_comment(default):
-        raise Blocked(default, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(request.source, default, default)
     return default
+
+
+def condition_of_workers(source: SourceFile, call: cst.Call, by_hand: str) -> str:
+    """The condition that a loader has workers; empty where it certainly has, `Blocked` where none or nobody knows."""
+    given = keyword(call, WORKERS, WORKERS_POSITION)
+    if isinstance(given, (cst.Name, cst.Attribute)):
+        return f"{source.code(given)} > 0"
+    if given is None or (isinstance(given, cst.Integer) and given.evaluated_value <= 0):
+        raise Blocked(call, say("the loader has no workers"), say("nothing to do"))
+    if isinstance(given, cst.Integer):
+        return ""
+    raise Blocked(call, say("the number of workers comes from `{code}`", code=source.code(given)), by_hand)
 
 
 def _reason(change: str, draws: str, start: str) -> str:

@@ -18,12 +18,10 @@ from tracelens.patch.deferral.planning import Deferral, plan
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.guards import GUARD_BY_HAND, Guard
-from tracelens.patch.loop.loops import Blocked, Loop, training_loop
+from tracelens.patch.loop.loops import Blocked, Loop, check_kept, innermost_loop, training_loop
 from tracelens.patch.loop.sites import Site, find
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, Target, evidence, matched
 from tracelens.patch.recipes import defer_read
-
-Found = list[tuple[Site, Target]]
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -51,16 +49,11 @@ def _waited_for(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> G
     """The first guard of the loop for which the recording saw a wait: in its own test, or where its value is read."""
     reads = {id(site.node) for site, _ in _reads(request, loop)}
     for guard in found:
-        if any(_names_line(request, guard, target) for target in request.targets):
+        if any(request.source.covers(guard.node.test, target.line) for target in request.targets):
             return guard
         if any(id(site.node) in reads for site in _fed_by(request, loop, guard)):
             return guard
     return None
-
-
-def _names_line(request: RecipeRequest, guard: Guard, target: Target) -> bool:
-    test, source = guard.node.test, request.source
-    return target.line is not None and source.line(test) <= target.line <= source.last_line(test)
 
 
 def _reads(request: RecipeRequest, loop: Loop) -> Found:
@@ -107,10 +100,10 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
     if not movable:
         _refuse(request, found)
     defer_read.loop_of_read(request, movable[0].node)
-    if any(guard.breaks for guard in movable) and _has_else(loop):
+    if any(guard.breaks for guard in movable) and loop.orelse is not None:
         raise Blocked(loop, say("the loop has an `else`, which a `break` skips"), GUARD_BY_HAND)
     for guard in movable:
-        if guard.breaks and _inner_loop(request, guard) is not loop:
+        if guard.breaks and innermost_loop(request.source, guard.node) is not loop:
             raise Blocked(guard.node, say("its `break` ends an inner loop"), GUARD_BY_HAND)
     facts = replace(facts_of(request.source, loop), guards=frozenset(guard.node for guard in movable))
     planned = _planned(request, loop, facts, movable)
@@ -118,9 +111,8 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
     if not own and all(any(True for _ in _fed_by(request, loop, guard)) for guard in movable):
         raise Blocked(None, say("what it looks at is read in each batch all the same"), GUARD_BY_HAND)
     reason = _reason(request, movable, planned, own)
-    if not request.unsafe:
-        by_hand = say("apply with --unsafe, or check every N batches on a tensor kept on the GPU")
-        raise Blocked(None, say("needs --unsafe: {reason}", reason=reason), by_hand)
+    by_hand = say("apply with --unsafe, or check every N batches on a tensor kept on the GPU")
+    request.check_unsafe(reason, by_hand=by_hand)
     every, known = find(request.source), guards.find(request.source)
     first = movable[0].node
     return Proposal(
@@ -138,10 +130,8 @@ def _proposal(request: RecipeRequest, loop: Loop, found: Sequence[Guard]) -> Pro
 
 
 def _refuse(request: RecipeRequest, found: Sequence[Guard]) -> None:
-    guard = found[0]
-    if request.source.kept_by_comment(guard.node):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
-    raise Blocked(None, guard.other, GUARD_BY_HAND)
+    check_kept(request.source, found[0].node)
+    raise Blocked(None, found[0].other, GUARD_BY_HAND)
 
 
 def _planned(request: RecipeRequest, loop: Loop, facts: LoopFacts, movable: Sequence[Guard]) -> _Plan:
@@ -204,7 +194,7 @@ def _reason(request: RecipeRequest, movable: Sequence[Guard], planned: _Plan, ow
 
 
 def _targets(request: RecipeRequest, movable: Sequence[Guard], own: Found) -> list[Target]:
-    tested = [t for t in request.targets if any(_names_line(request, guard, t) for guard in movable)]
+    tested = [t for t in request.targets if any(request.source.covers(one.node.test, t.line) for one in movable)]
     return [*tested, *(target for _, target in own)]
 
 
@@ -212,11 +202,3 @@ def _covered(request: RecipeRequest, movable: Sequence[Guard], own: Found) -> tu
     lines = {request.source.line(site.node) for site, _ in own}
     lines |= {target.line for target in _targets(request, movable, own) if target.line is not None}
     return tuple(Location(request.source.shown, line) for line in sorted(lines))
-
-
-def _has_else(loop: Loop) -> bool:
-    return loop.orelse is not None
-
-
-def _inner_loop(request: RecipeRequest, guard: Guard) -> cst.CSTNode | None:
-    return next((one for one in request.source.ancestors(guard.node) if isinstance(one, (cst.For, cst.While))), None)

@@ -78,6 +78,16 @@ def bound_name(site: Site) -> cst.Name | None:
     return target if isinstance(target, cst.Name) else None
 
 
+def loop_and_places(source: SourceFile, site: Site, binding: cst.Name) -> tuple[Loop, tuple[cst.Name, ...]] | None:
+    """The training loop around a read, and the places that mean the variable that it gives its value."""
+    try:
+        loop = training_loop(source, site.node)
+        places = web(source, scope_of(source, site.node), binding)
+    except Blocked:
+        return None
+    return None if places is None else (loop, places)
+
+
 def _is_whole(site: Site) -> bool:
     """Whether the value of the statement is the read and nothing else: `loss.item()`."""
     read = read_of(site.node)
@@ -86,13 +96,10 @@ def _is_whole(site: Site) -> bool:
 
 
 def _named(source: SourceFile, binding: cst.Name, site: Site, bindings: Mapping[cst.Name, Site]) -> NamedRead | None:
-    try:
-        loop = training_loop(source, site.node)
-        places = web(source, scope_of(source, site.node), binding)
-    except Blocked:
+    known = loop_and_places(source, site, binding)
+    if known is None or source.kept_by_comment(site.statement):
         return None
-    if places is None or source.kept_by_comment(site.statement):
-        return None
+    loop, places = known
     facts = facts_of(source, loop)
     sites = tuple(bindings[one] for one in places if one in bindings)
     uses = tuple(one for one in places if one not in bindings)

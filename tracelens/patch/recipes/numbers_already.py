@@ -14,7 +14,8 @@ import libcst as cst
 from tracelens.patch.code import formats
 from tracelens.patch.code.names import dotted
 from tracelens.patch.deferral import value_types
-from tracelens.patch.loop.facts import SETTINGS, LoopFacts, is_pure
+from tracelens.patch.effects.file_text import SETTINGS
+from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import own_nodes
 from tracelens.patch.loop.sites import Site, read_of
 from tracelens.patch.recipes.called_functions import called_function

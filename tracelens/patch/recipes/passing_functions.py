@@ -9,32 +9,20 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, walk
-from tracelens.patch.code.source import SourceFile, Unreadable, parse_beside
-from tracelens.patch.recipes.project_calls import imported
+from tracelens.patch.code.source import SourceFile
+from tracelens.patch.recipes.called_functions import function_of_name
 
 
 def function_called(source: SourceFile, call: cst.Call) -> tuple[SourceFile, cst.FunctionDef] | None:
     """The only function of the project that a call can mean: by its name, or as a method of `self`."""
-    name = dotted(call.func)
-    owner, _, last = name.rpartition(".")
-    if owner not in ("", "self"):
-        return None
-    found = source.names.functions.get(last, ())
-    home = source
-    if not found and not owner:
-        came = imported(source, last)
-        if came is None:
-            return None
-        path, last = came
-        try:
-            home = parse_beside(source, path)
-        except (Unreadable, OSError):
-            return None
-        found = home.names.functions.get(last, ())
-    if owner:
-        mine = source.innermost(cst.ClassDef, call)
-        found = tuple(one for one in found if source.innermost(cst.ClassDef, one) is mine)
-    return (home, found[0]) if len(found) == 1 else None
+    owner, _, last = dotted(call.func).rpartition(".")
+    if not owner:
+        called = function_of_name(source, last)
+        return None if called is None else (called.source, called.function)
+    mine = source.innermost(cst.ClassDef, call)
+    functions = source.names.functions.get(last, ()) if owner == "self" else ()
+    found = [one for one in functions if source.innermost(cst.ClassDef, one) is mine]
+    return (source, found[0]) if len(found) == 1 else None
 
 
 def parameter_of(call: cst.Call, function: cst.FunctionDef, argument: cst.CSTNode) -> str:

@@ -14,10 +14,16 @@ from tracelens.patch.code.names import dotted, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
-from tracelens.patch.loop.loops import Blocked, Loop
+from tracelens.patch.loop.loops import Blocked, Loop, innermost_loop
 from tracelens.patch.proposal import NO_RECORD, Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes.arguments import with_argument
-from tracelens.patch.recipes.more_workers import WORKERS, WORKERS_POSITION, Loading, of_each_loader
+from tracelens.patch.recipes.more_workers import (
+    WORKERS,
+    WORKERS_POSITION,
+    Loading,
+    condition_of_workers,
+    of_each_loader,
+)
 
 PERSISTENT, _KEYWORD_ONLY = "persistent_workers", 99
 SHUFFLE = say(
@@ -35,14 +41,15 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     source, call = request.source, loading.call
     if keyword(call, PERSISTENT, _KEYWORD_ONLY) is not None:
         return None
-    value = _value(request, call)
+    value = condition_of_workers(source, call, say("add {persistent}=True", persistent=PERSISTENT)) or "True"
+    number = keyword(call, WORKERS, WORKERS_POSITION)
+    if isinstance(number, cst.Integer) and number.evaluated_value == request.workers:
+        raise Blocked(call, say("its workers are new"), say("record the run with them first"))
     if loading.loop is not None and not _runs_again(source, loading.loop):
         raise Blocked(loading.loop, say("the loop runs once: there is no second epoch"), say("nothing to do"))
     workers.check_same_in_workers(call, loading.bodies)
     _check_dataset_stays(source, call)
-    if not request.unsafe:
-        by_hand = say("apply with --unsafe, then compare with `verify`")
-        raise Blocked(None, say("needs --unsafe: {reason}", reason=SHUFFLE), by_hand)
+    request.check_unsafe(SHUFFLE)
     return Proposal(
         edit="persistent-workers",
         tier="unsafe",
@@ -53,36 +60,14 @@ def _proposal(request: RecipeRequest, loading: Loading) -> Proposal | None:
     )
 
 
-def _value(request: RecipeRequest, call: cst.Call) -> str:
-    """True, or the condition that there are workers: torch refuses to keep none alive."""
-    given = keyword(call, WORKERS, WORKERS_POSITION)
-    if isinstance(given, (cst.Name, cst.Attribute)):
-        return f"{request.source.code(given)} > 0"
-    if isinstance(given, cst.Integer) and given.evaluated_value > 0:
-        if given.evaluated_value == request.workers:
-            raise Blocked(call, say("its workers are new"), say("record the run with them first"))
-        return "True"
-    if given is None or isinstance(given, cst.Integer):
-        raise Blocked(call, say("the loader has no workers"), say("nothing to do"))
-    raise Blocked(
-        call,
-        say("the number of workers comes from `{code}`", code=request.source.code(given)),
-        say("add {persistent}=True", persistent=PERSISTENT),
-    )
-
-
 def _runs_again(source: SourceFile, loop: Loop) -> bool:
     """Whether the loop is inside another one, or in a function that is called in one."""
     for ancestor in source.ancestors(loop):
         if isinstance(ancestor, (cst.For, cst.While)):
             return True
         if isinstance(ancestor, cst.FunctionDef):
-            return any(
-                isinstance(call, cst.Call)
-                and dotted(call.func).rpartition(".")[2] == ancestor.name.value
-                and any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(call))
-                for call in walk(source.module)
-            )
+            calls = source.calls.get(ancestor.name.value, ())
+            return any(innermost_loop(source, call) is not None for call in calls)
     return False
 
 
@@ -93,7 +78,7 @@ def _check_dataset_stays(source: SourceFile, call: cst.Call) -> None:
         for changed in _changed(node):
             name = dotted(changed)
             same = name != "" and (name.endswith(".dataset") or (given is not None and name == dotted(given)))
-            if same and any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(node)):
+            if same and innermost_loop(source, node) is not None:
                 obstacle = say(
                     "the data set may change between two epochs, which workers that stay alive would not see"
                 )

@@ -17,10 +17,11 @@ from tracelens.patch.code.names import FileNames, dotted, targets, variables, wa
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
-from tracelens.patch.loop.loops import Blocked
+from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.loop.sites import is_copy_to_device
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
 from tracelens.patch.recipes.arguments import with_argument
+from tracelens.patch.recipes.rounding import name_of_torch
 
 PIN = "pin_memory"
 _PIN_POSITION, _WORKERS_POSITION = 7, 5
@@ -74,8 +75,8 @@ def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | Non
     if hidden.names(source, call) is None:
         return say("the loader's arguments are hidden in `*` or `**`, and pin_memory may be among them")
     if source.kept_by_comment(call):
-        return say("it is marked `# tracelens: keep`")
-    if not _torch(names):
+        return KEPT[0]
+    if not name_of_torch(names):
         return say("the file does not import torch by name")
     made_there = any(is_copy_to_device(part) for part in _made(source, call) if isinstance(part, cst.Call))
     if made_there or any(_TO_GPU.search(found[0]) for found in _MAKES_ITEMS.finditer(source.project_text)):
@@ -102,9 +103,5 @@ def _made(source: SourceFile, call: cst.Call) -> Iterator[cst.CSTNode]:
 
 def where_there_is_a_gpu(names: FileNames) -> str:
     """The value of the argument, by the file's own name for torch; "True" where it has none."""
-    torch = _torch(names)
+    torch = name_of_torch(names)
     return f"{torch}.cuda.is_available()" if torch else "True"
-
-
-def _torch(names: FileNames) -> str:
-    return next((name for name, full in names.imports.items() if full == "torch"), "")

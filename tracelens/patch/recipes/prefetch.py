@@ -20,10 +20,9 @@ from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loaders import batch_names, construction, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, own_nodes, side_work
 from tracelens.patch.loop.sites import find, is_typed_copy
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, evidence, matched
+from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
 from tracelens.patch.recipes import host_memory
 from tracelens.patch.recipes.async_copy import copy_loop
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 _SHAPES = frozenset({"size", "shape", "dim", "ndim", "numel", "dtype"})
 _WORKERS_POSITION = 5
@@ -110,10 +109,7 @@ def _draws(request: RecipeRequest, loop: cst.For, loader: cst.BaseExpression) ->
         moved = say("without workers, items are made one batch earlier, which moves their random draws: numbers change")
     if moved is None:
         return "safe", early, ahead if isinstance(workers, cst.Integer) else checked
-    if not request.unsafe:
-        raise Blocked(
-            call, say("needs --unsafe: {reason}", reason=moved), say("apply with --unsafe, then compare with `verify`")
-        )
+    request.check_unsafe(moved, call)
     return "unsafe", ", move_random_draws=True", joined("; ", [ahead, moved])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,7 +18,8 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse_beside
-from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, inner_functions, own_nodes
+from tracelens.patch.effects import places
+from tracelens.patch.loop.loops import RETURN_TENSOR, Blocked, own_nodes, runs_at_once
 
 MAX_FILES = 20
 """Files that have the name: more of them have it for other things, and each is parsed."""
@@ -44,12 +45,12 @@ def place(source: SourceFile, node: cst.CSTNode) -> str:
 def used_calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[ProjectCall, ...]:
     """The calls of a plain function or method whose results are used: one that may be no such call does not matter
     where nobody gets its result, as of `model.train()`."""
-    return _found(source, function, _wanted(source, function, True))
+    return _found(source, function, used=True)
 
 
 def calls_of(source: SourceFile, function: cst.FunctionDef) -> tuple[ProjectCall, ...]:
     """All calls of a plain function or method."""
-    return _found(source, function, _wanted(source, function, False))
+    return _found(source, function, used=False)
 
 
 def is_object(file: SourceFile, receiver: cst.BaseExpression, home: SourceFile, owner: cst.ClassDef) -> bool | None:
@@ -75,30 +76,20 @@ class _Wanted:
         return self.function.name.value
 
 
-def _wanted(source: SourceFile, function: cst.FunctionDef, used: bool) -> _Wanted:
-    owner = source.innermost(cst.ClassDef, function)
-    return _Wanted(source, function, owner, used, _family(source, owner) if owner is not None else frozenset())
-
-
-def _found(source: SourceFile, function: cst.FunctionDef, wanted: _Wanted) -> tuple[ProjectCall, ...]:
-    name = function.name.value
+def _found(source: SourceFile, function: cst.FunctionDef, *, used: bool) -> tuple[ProjectCall, ...]:
+    name, owner = function.name.value, source.innermost(cst.ClassDef, function)
+    family = _family(source, owner) if owner is not None else frozenset[str]()
     static = [dotted(one.decorator) for one in function.decorators] in ([], ["staticmethod"])
-    inner = any(True for _ in inner_functions(function))
-    if (
-        not static
-        or function.asynchronous
-        or inner
-        or any(isinstance(n, (cst.Yield, cst.Await)) for n in walk(function))
-    ):
+    if not static or not runs_at_once(function):
         raise Blocked(None, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR)
     outer = source.innermost(cst.FunctionDef, function)
-    if outer is not None or (len(source.names.functions.get(name, ())) > 1 and wanted.owner is None):
+    if outer is not None or (len(source.names.functions.get(name, ())) > 1 and owner is None):
         raise Blocked(None, say("who calls `{name}` cannot be told", name=name), RETURN_TENSOR)
     files = files_with(source, name)
     definitions = sum(
         isinstance(node, cst.FunctionDef) and node.name.value == name for one in files for node in walk(one.module)
     )
-    wanted = replace(wanted, only=definitions == 1 and "_" in name)
+    wanted = _Wanted(source, function, owner, used, family, only=definitions == 1 and "_" in name)
     found = tuple(call for one in files for call in _calls_in(one, wanted))
     if not found:
         raise NeverCalled(None, say("nothing in the project calls `{name}`", name=name), RETURN_TENSOR)
@@ -132,11 +123,9 @@ def _family(source: SourceFile, owner: cst.ClassDef) -> frozenset[str]:
     """The names of all classes that are made of a class or that it is made of, in the files near it."""
     bases: dict[str, set[str]] = {}
     for path in (source.path, *near(source)):
-        file = source.project.file(path)
-        for node in ast.walk(file.tree) if file is not None and file.tree is not None else ():
+        for node in source.project.nodes(path):
             if isinstance(node, ast.ClassDef):
-                last = (one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in node.bases)
-                bases.setdefault(node.name, set()).update(last)
+                bases.setdefault(node.name, set()).update(map(places.last_name, node.bases))
     name = owner.name.value
     above = _above(name, bases)
     return frozenset(above | {one for one in bases if name in _above(one, bases)})
@@ -220,20 +209,17 @@ def _called_by_name(file: SourceFile, node: cst.Name, home: SourceFile) -> Itera
     ):
         return
     used: cst.CSTNode = node
+    itself = Blocked(None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR)
     if isinstance(parent, cst.Attribute):
         if parent.attr is not node:
-            raise Blocked(
-                None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR
-            )
+            raise itself
         if module_of(file, parent.value) != home.path:
             return  # a method of something else
         used, parent = parent, file.parent(parent)
     elif file is not home and not _comes_from(file, node.value, home):
         return  # a name of the file's own
     if not isinstance(parent, cst.Call) or parent.func is not used:
-        raise Blocked(
-            None, say("{place} uses `{name}` itself", place=place(file, node), name=node.value), RETURN_TENSOR
-        )
+        raise itself
     yield ProjectCall(file, parent)
 
 
@@ -310,10 +296,9 @@ def _is_class(file: SourceFile, made_by: str, family: frozenset[str]) -> bool | 
 
 def _defines(file: SourceFile, path: Path, name: str) -> bool:
     """Whether a file defines a name itself; one that only imports it hands on that of another."""
-    other = file.project.file(path)
-    body = other.tree.body if other is not None and other.tree is not None else []
+    tree = file.project.tree(path)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return any(isinstance(one, kinds) and one.name == name for one in body)
+    return tree is not None and any(isinstance(one, kinds) and one.name == name for one in tree.body)
 
 
 def imported(file: SourceFile, name: str) -> tuple[Path, str] | None:

@@ -19,11 +19,19 @@ import libcst as cst
 from tracelens.messages import joined, say
 from tracelens.model import Declined, Location
 from tracelens.patch.code import movers
-from tracelens.patch.code.names import dotted, rebound, walk
+from tracelens.patch.code.names import dotted, method_of, rebound, walk
 from tracelens.patch.code.naming import take_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral.loop_lines import below, first_line
-from tracelens.patch.loop.loops import Blocked, check_framework, check_unpatched, is_rare, training_loop
+from tracelens.patch.effects.project import MAX_BYTES, python_files
+from tracelens.patch.loop.loops import (
+    Blocked,
+    check_framework,
+    check_kept,
+    check_unpatched,
+    for_loop_of_training,
+    is_rare,
+)
 from tracelens.patch.loop.thinned import MARK, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target
 from tracelens.patch.recipes.every_nth import condition, groups, line_at
@@ -75,7 +83,8 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
         try:
             where, line = _place(request, target)
         except Blocked as blocked:
-            declined.append(_declined(request, target, blocked))
+            at_target = request.decline_target(target, blocked)
+            declined.append(at_target if blocked.node is None else request.decline(blocked.node, blocked))
             continue
         lines = found.setdefault((id(where.loop), id(where.function)), (where, []))[1]
         if not any(line is other for other in lines):
@@ -99,7 +108,7 @@ def _where(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Where:
     inside = (cst.FunctionDef, cst.Lambda, cst.ClassDef)
     function = next((above for above in source.ancestors(line) if isinstance(above, inside)), None)
     around = function if isinstance(function, cst.FunctionDef) else None
-    loop = _loop(source, line)
+    loop = for_loop_of_training(source, line)
     counted = _counter_above(source, loop, line)
     if counted is not None and _is_certain(counted):
         raise Blocked(line, say("it is made every few batches only"), say("nothing to do"))
@@ -109,15 +118,6 @@ def _where(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Where:
         return _Where(None, around)
     check_unpatched(loop, request.names)
     return _Where(loop, around)
-
-
-def _loop(source: SourceFile, line: cst.CSTNode) -> cst.For | None:
-    """The training loop that makes the call itself."""
-    try:
-        loop = training_loop(source, line)
-    except Blocked:
-        return None
-    return loop if isinstance(loop, cst.For) else None
 
 
 def _counter_above(source: SourceFile, loop: cst.For | None, line: cst.CSTNode) -> cst.BaseExpression | None:
@@ -148,8 +148,7 @@ def _place(request: RecipeRequest, target: Target) -> tuple[_Where, cst.SimpleSt
     if is_thinned(source, line):
         raise Blocked(line, say("it is made every few batches only"), say("nothing to do"))
     where = _where(request, line)
-    if source.kept_by_comment(line.body[0]):
-        raise Blocked(line, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, line.body[0], line)
     if not isinstance(source.parent(line), cst.IndentedBlock):
         raise Blocked(line, say("it does not stand in a block of its own"), BY_HAND)
     return where, line
@@ -161,7 +160,7 @@ def _kind(request: RecipeRequest, line: cst.SimpleStatementLine) -> _Kind | None
     call = small.value if isinstance(small, cst.Expr) else None
     if not isinstance(call, cst.Call):
         return None
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "flush" and not call.args:
+    if method_of(call) == "flush" and not call.args:
         return _FLUSH if dotted(call.func) else None
     plain = all(isinstance(argument.value, cst.Integer) and not argument.star for argument in call.args)
     name = request.names.qualified(call.func)
@@ -188,12 +187,6 @@ def _gives_device_module(request: RecipeRequest, call: cst.Call) -> bool:
     of_torch = bool(call.args) and request.names.qualified(call.args[0].value) == "torch"
     called = request.names.qualified(call.func)
     return called == "torch.get_device_module" or (called == "getattr" and of_torch)
-
-
-def _declined(request: RecipeRequest, target: Target, blocked: Blocked) -> Declined:
-    if blocked.node is not None:
-        return request.decline(blocked.node, blocked)
-    return Declined(request.edit.kind, Location(request.source.shown, target.line), blocked.obstacle, blocked.by_hand)
 
 
 def _proposal(
@@ -251,13 +244,13 @@ def _is_noticed(request: RecipeRequest, kind: _Kind) -> bool:
 @lru_cache(maxsize=movers.REMEMBERED)
 def _texts(root: Path) -> tuple[bytes, ...]:
     """The Python files of a project, as far as they are searched."""
-    return tuple(_read(movers.python_files(root)))
+    return tuple(_read(python_files(root)))
 
 
 def _read(paths: Iterator[Path]) -> Iterator[bytes]:
     for path in paths:
         try:
-            if path.is_file() and path.stat().st_size <= movers.MAX_BYTES:
+            if path.is_file() and path.stat().st_size <= MAX_BYTES:
                 yield path.read_bytes()
         except OSError:
             continue

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Location
 from tracelens.patch.code.names import dotted, rebound, walk
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.loop.loops import Blocked, check_framework
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, by_target
 from tracelens.patch.recipes.scalar_expressions import is_one_number
-from tracelens.patch.recipes.tensor_loops import answer, check_replaceable, loop_at, method_call, unused_variable
+from tracelens.patch.recipes.tensor_loops import check_replaceable, in_place_of, loop_at, method_call, unused_variable
 
 BY_HAND = say("keep the values on the GPU in a list, and read them at once: torch.stack(values).tolist()")
 NO_LOOP = say("no loop over tensors on this line that reads one value of each")
@@ -62,22 +61,19 @@ class _Values:
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    return answer(request, _found)
+    return by_target(request, _found)
 
 
 def _found(request: RecipeRequest, line: int | None) -> tuple[cst.CSTNode, Proposal]:
     source = request.source
+    check_framework(request.names)
     for node in walk(source.module):
-        if isinstance(node, _Comprehension) and _covers(source, node, line) and _reads_in(node.elt):
+        if isinstance(node, _Comprehension) and source.covers(node, line) and _reads_in(node.elt):
             return node, _of_comprehension(request, node)
     loop = loop_at(source, line)
     if loop is None:
         raise Blocked(None, NO_LOOP, BY_HAND)
     return loop, _of_loop(request, loop)
-
-
-def _covers(source: SourceFile, node: cst.CSTNode, line: int | None) -> bool:
-    return line is not None and source.line(node) <= line <= source.last_line(node)
 
 
 # --------------------------------------------------------------------------------------------------- comprehensions
@@ -137,15 +133,9 @@ def _of_loop(request: RecipeRequest, loop: cst.For) -> Proposal:
     check_replaceable(request, loop, variables | bound.keys(), BY_HAND)
     name = unused_variable(source, f"{values.name}s")
     one = values.name if values.name in bound else unused_variable(source, values.name)
-    indent = source.indentation(loop)
     lines = [values.kept(name), f"for {one} in {values.read(name)}:"]
     lines += [f"    {_with_values(source, statement, reads, one)}" for statement in statements]
-    start, end = source.span(loop)
-    text = source.text[start:end]
-    comments = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
-    ending = "\n" if text.endswith("\n") else ""
-    splice = Splice(start, end, f"\n{indent}".join([*comments, *lines]) + ending)
-    return _proposal(request, loop, (splice,))
+    return _proposal(request, loop, (in_place_of(source, loop, lines),))
 
 
 def _after_preparing(
@@ -317,13 +307,5 @@ def _mentioned(node: cst.CSTNode, reads: Sequence[cst.Call]) -> set[str]:
 
 
 def _proposal(request: RecipeRequest, node: cst.CSTNode, splices: tuple[Splice, ...]) -> Proposal:
-    source = request.source
-    return Proposal(
-        edit="read-at-once",
-        tier="safe",
-        location=request.place(node, source.function_around(node)),
-        reason=REASON,
-        evidence=say("each read waits for all work before it (recorded)"),
-        splices=splices,
-        covers=(Location(source.shown, source.line(node)),),
-    ).as_checked(UNPROVED)
+    seen = say("each read waits for all work before it (recorded)")
+    return request.proposed(node, REASON, seen, splices).as_checked(UNPROVED)

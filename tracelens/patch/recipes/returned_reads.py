@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import libcst as cst
 
-from tracelens.patch.code import movers
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
-from tracelens.patch.loop.loops import inner_functions, own_nodes
-from tracelens.patch.loop.sites import read_of
+from tracelens.patch.effects.project import python_files
+from tracelens.patch.loop.loops import own_nodes, runs_at_once
 from tracelens.patch.proposal import RecipeRequest, Target
+from tracelens.patch.recipes.carried_forms import is_item
 
 _BOUND_AND_RETURNED = 2
 
@@ -91,10 +91,7 @@ def _returned(
     """The reads of the function's only `return`, its last statement: one that is below a condition gives None else."""
     inside = list(own_nodes(function))
     returns = [node for node in inside if isinstance(node, cst.Return)]
-    plain = (
-        not function.decorators and function.asynchronous is None and not any(True for _ in inner_functions(function))
-    )
-    if len(returns) != 1 or not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in inside):
+    if len(returns) != 1 or function.decorators or not runs_at_once(function):
         return None
     line = source.parent(returns[0])
     if line is not function.body.body[-1]:
@@ -110,7 +107,7 @@ def _returned(
     elif value is not None:
         parts = [value]
     parts = [_named_before(source, function, returns[0], part) for part in parts]
-    reads = [part for part in parts if isinstance(part, cst.Call) and _is_item(part)]
+    reads = [part for part in parts if isinstance(part, cst.Call) and is_item(part)]
     if not reads or len(reads) < len(parts) or value is None:
         return None
     if len(reads) > 1 and not all(source.effects.changes_nothing(source.place(read)) for read in reads):
@@ -134,19 +131,12 @@ def _named_before(
     while above and isinstance(last := above.pop(), cst.SimpleStatementLine) and len(last.body) == 1:
         small = last.body[0]
         target = small.targets[0].target if isinstance(small, cst.Assign) and len(small.targets) == 1 else None
-        if not isinstance(small, cst.Assign) or not isinstance(small.value, cst.Call) or not _is_item(small.value):
+        if not isinstance(small, cst.Assign) or not isinstance(small.value, cst.Call) or not is_item(small.value):
             break
         if isinstance(target, cst.Name) and target.value == part.value:
             uses = [node for node in walk(function) if isinstance(node, cst.Name) and node.value == part.value]
             return small.value if len(uses) == _BOUND_AND_RETURNED else part
     return part
-
-
-def _is_item(node: cst.Call) -> bool:
-    """`loss.item()`: the only read that any object can be asked for later without a change."""
-    found = read_of(node)
-    method = isinstance(node.func, cst.Attribute) and node.func.attr.value == "item" and not node.args
-    return method and found is not None and found.kind == "item" and found.node is node
 
 
 def _only_called(source: SourceFile, name: str, calls: tuple[cst.Call, ...]) -> bool:
@@ -172,7 +162,7 @@ def _known_elsewhere(request: RecipeRequest, name: str) -> bool:
     if request.root is None:
         return True
     word = re.compile(rf"\b{re.escape(name)}\b")
-    others = (path for path in movers.python_files(request.root) if path != request.source.path and path.is_file())
+    others = (path for path in python_files(request.root) if path != request.source.path and path.is_file())
     return any(word.search(path.read_text(encoding="utf-8", errors="replace")) for path in others)
 
 

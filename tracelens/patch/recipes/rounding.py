@@ -8,16 +8,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Sequence
 
-import libcst as cst
-
 from tracelens.messages import say
 from tracelens.model import Declined, Location
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.deferral import loop_lines
+from tracelens.patch.loop.loops import KEPT, Blocked
+from tracelens.patch.proposal import COMPARE, Proposal, RecipeAnswer, RecipeRequest
 
-KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
 EVIDENCE = say("named by its lever; `tracelens try` measures it")
 
 
@@ -28,9 +26,8 @@ def answer(request: RecipeRequest, proposals: Iterable[Proposal], declined: Iter
     left = [one for one in declined if not lines or one.location.line in lines]
     if request.unsafe:
         return RecipeAnswer(tuple(made), tuple(left))
-    by_hand = say("apply with --unsafe, then compare with `verify`")
     needs = [
-        Declined(one.edit, one.location, say("needs --unsafe: {reason}", reason=one.reason), by_hand) for one in made
+        Declined(one.edit, one.location, say("needs --unsafe: {reason}", reason=one.reason), COMPARE) for one in made
     ]
     return RecipeAnswer((), (*needs, *left))
 
@@ -49,12 +46,6 @@ def proposal(request: RecipeRequest, line: int, reason: str, splices: Sequence[S
 
 def declined(request: RecipeRequest, line: int | None, obstacle: str, by_hand: str) -> Declined:
     return Declined(request.edit.kind, Location(request.source.shown, line), obstacle, by_hand)
-
-
-def check_kept(source: SourceFile, node: cst.CSTNode) -> None:
-    """Raise `Blocked` where the user wants to have a statement as it is."""
-    if source.kept_by_comment(node):
-        raise Blocked(node, *KEPT)
 
 
 def name_of_torch(names: FileNames) -> str:
@@ -91,10 +82,8 @@ def has_line_of_its_own(source: SourceFile, statement: ast.stmt) -> bool:
 
 
 def _lines_at(source: SourceFile, line: int, indent: str, text: str, rank: int) -> Splice:
-    position = source.line_start(line)
-    missing = position == len(source.text) and bool(source.text) and not source.text.endswith(("\n", "\r"))
-    written = "".join(f"{indent}{one}\n" if one else "\n" for one in text.splitlines())
-    return Splice(position, position, f"\n{written[:-1]}" if missing else written, rank)
+    written = "\n".join(f"{indent}{one}" if one else "" for one in text.splitlines())
+    return loop_lines.whole_line(source, line, written, rank)
 
 
 def check_line(source: SourceFile, statement: ast.stmt) -> None:

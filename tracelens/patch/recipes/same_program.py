@@ -6,14 +6,18 @@ original file together with its splices. Lines keep their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import libcst as cst
+
+from tracelens.patch.code.names import walk
+from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice, apply_splices, parse
-from tracelens.patch.loop.sites import find
+from tracelens.patch.loop.loops import scope_of
+from tracelens.patch.loop.sites import Site, find
 from tracelens.patch.proposal import RecipeRequest, Target
-from tracelens.patch.recipes import names_apart
-from tracelens.patch.recipes.named_reads import NamedRead, named_reads
+from tracelens.patch.recipes.named_reads import NamedRead, bound_name, loop_and_places, named_reads
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def reworded(request: RecipeRequest) -> Iterator[Reworded]:
 def _reworded(request: RecipeRequest, named: Sequence[NamedRead]) -> Reworded | None:
     source = request.source
     own = frozenset(site.node for one in named for site in one.sites)
-    apart = names_apart.apart(request, own)
+    apart = apart_names(request, own)
     splices = (*(splice for one in named for splice in one.splices(source)), *apart.splices)
     if not splices:
         return None
@@ -90,3 +94,45 @@ def renumbered(before: SourceFile, after: SourceFile, splices: Sequence[Splice])
 def _moved(position: int, splices: Sequence[Splice]) -> int:
     """Where a character stands once the splices are made that end before it."""
     return position + sum(len(one.text) - (one.end - one.start) for one in splices if one.end <= position)
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What gives the numbers names of their own, and the lines of the reads that need it."""
+
+    splices: tuple[Splice, ...]
+    lines: frozenset[int]
+
+
+def apart_names(request: RecipeRequest, without: Collection[cst.CSTNode] = ()) -> Apart:
+    """A name for each number that takes the name of its tensor; none for the reads `without` which to do."""
+    source = request.source
+    wanted = {target.line for target in request.targets}
+    taken, splices, lines = set(source.identifiers), dict[int, Splice](), set[int]()
+    for site in find(source):
+        asked = site.kind == "read" and site.line in wanted and site.node not in without
+        binding = bound_name(site) if asked else None
+        places = _places(source, site, binding) if binding is not None else None
+        if binding is None or places is None:
+            continue
+        lines.add(site.line)
+        if source.span(binding)[0] in splices:
+            continue
+        in_function = isinstance(scope_of(source, binding), cst.FunctionDef)
+        name = unused_name(f"{binding.value}_{'value' if in_function else 'number'}", taken)
+        taken.add(name)
+        splices |= {source.span(one)[0]: Splice(*source.span(one), name) for one in places}
+    return Apart(tuple(splices[start] for start in sorted(splices)), frozenset(lines))
+
+
+def _places(source: SourceFile, site: Site, binding: cst.Name) -> tuple[cst.Name, ...] | None:
+    """The places that mean the number, where the loop means another variable by the same name, too."""
+    known = loop_and_places(source, site, binding)
+    if known is None:
+        return None
+    loop, places = known
+    return places if any(one not in places for one in _mentions(loop, binding.value)) else None
+
+
+def _mentions(loop: cst.CSTNode, name: str) -> Iterator[cst.Name]:
+    return (part for part in walk(loop) if isinstance(part, cst.Name) and part.value == name)

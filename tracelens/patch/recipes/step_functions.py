@@ -15,27 +15,29 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.messages import joined, say, say_count
-from tracelens.patch.code import movers
-from tracelens.patch.code.names import dotted, is_output, key, own_names, walk
+from tracelens.patch.code.names import dotted, is_output, key, own_names, parameters, walk
 from tracelens.patch.code.naming import take_name, unused_name
 from tracelens.patch.code.outside import BESIDES, FILES, OUTPUT
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
 from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.planning import Deferral, plan_between
+from tracelens.patch.effects.project import python_files
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.doubts import Doubts
 from tracelens.patch.loop.facts import facts_of
 from tracelens.patch.loop.loops import (
+    DECIDES,
     RETURN_TENSOR,
     Blocked,
     Loop,
     check_scope,
+    function_without_loop,
     head,
-    inner_functions,
     is_rare,
     own_nodes,
+    runs_at_once,
     scope_of,
 )
 from tracelens.patch.loop.sites import Site, find
@@ -71,7 +73,7 @@ def propose(request: RecipeRequest, taken: frozenset[int]) -> RecipeAnswer:
     found, _ = matched(request, "read")
     groups: dict[cst.FunctionDef, list[tuple[Site, Target]]] = {}
     for site, target in found:
-        function = _function_without_loop(source, site.node)
+        function = function_without_loop(source, site.node)
         if function is not None:
             groups.setdefault(function, []).append((site, target))
     proposals, declined, used = [], [], set[str]()
@@ -85,16 +87,6 @@ def propose(request: RecipeRequest, taken: frozenset[int]) -> RecipeAnswer:
         except Blocked as blocked:
             declined += [request.decline(site.node, blocked) for site, _ in members]
     return RecipeAnswer(tuple(proposals), tuple(declined))
-
-
-def _function_without_loop(source: SourceFile, node: cst.CSTNode) -> cst.FunctionDef | None:
-    """The function around a place that no loop of that function is around."""
-    for ancestor in source.ancestors(node):
-        if isinstance(ancestor, cst.FunctionDef):
-            return ancestor
-        if isinstance(ancestor, (cst.For, cst.While, cst.Lambda, cst.ClassDef)):
-            return None
-    return None
 
 
 def _proposal(
@@ -113,7 +105,7 @@ def _proposal(
     if any(isinstance(site.statement, cst.Return) for site in seeds):
         raise Blocked(None, say("the value is returned"), RETURN_TENSOR)
     if not all(isinstance(site.statement, cst.BaseSmallStatement) for site in seeds) or not seeds:
-        raise Blocked(None, say("the value decides what the same batch does next"), RETURN_TENSOR)
+        raise Blocked(None, DECIDES[0], RETURN_TENSOR)
     statements = list({id(site.statement): site.statement for site in seeds}.values())
     facts = replace(facts_of(made.source, made.loop), doubts=Doubts(asks_project=False))
     deferral = plan_between(facts, statements)
@@ -193,9 +185,7 @@ def _told(
 def step_function(source: SourceFile, function: cst.FunctionDef) -> CalledStep:
     """The function with its calls; raises `Blocked` where it may be called otherwise than once per batch."""
     name, owner = function.name.value, _owner(source, function)
-    inner = any(True for _ in inner_functions(function))
-    plain = not function.decorators and function.asynchronous is None and not inner
-    if not plain or any(isinstance(node, (cst.Yield, cst.Await)) for node in own_nodes(function)):
+    if function.decorators or not runs_at_once(function):
         raise Blocked(
             function, say("`{name}` is decorated, a generator, or defines functions", name=name), RETURN_TENSOR
         )
@@ -238,7 +228,7 @@ def _known_elsewhere(source: SourceFile, name: str) -> bool:
     """Whether a file of the project that imports this one has the word."""
     word = re.compile(rf"\b{re.escape(name)}\b")
     importing = re.compile(rf"^\s*(from|import)\b.*\b{re.escape(source.path.stem)}\b", re.MULTILINE)
-    for path in movers.python_files(source.root):
+    for path in python_files(source.root):
         if path != source.path and path.is_file():
             text = path.read_text(encoding="utf-8", errors="replace")
             if word.search(text) and importing.search(text):
@@ -273,8 +263,7 @@ def _bound_by(function: cst.FunctionDef) -> frozenset[str]:
 
 def _results(function: cst.FunctionDef, deferral: Deferral) -> frozenset[str]:
     """The results that others may look at; raises `Blocked` for an object that was handed over."""
-    parameters = {part.name.value for part in walk(function.params) if isinstance(part, cst.Param)}
-    handed = sorted((deferral.state & parameters) - {"self"})
+    handed = sorted((deferral.state & parameters(function)) - {"self"})
     if handed or "self" in deferral.state:
         obstacle = say("`{handed}` was handed over, and is known by other names", handed=(handed or ["self"])[0])
         raise Blocked(function, obstacle, RETURN_TENSOR)
@@ -289,8 +278,8 @@ def _drains(source: SourceFile, step: CalledStep, results: frozenset[str]) -> It
             why = _sees(source, node, results) if node not in step.calls else ""
             if not why or node in done:
                 continue
-            around = (one for one in source.ancestors(node) if isinstance(one, cst.If) and _rarely(one, node))
-            block = next(around, None)
+            around = (one for one in source.ancestors(node) if isinstance(one, cst.If) and node in set(walk(one.body)))
+            block = next((one for one in around if is_rare(one.test, frozenset())), None)
             if block is None or not isinstance(block.body, cst.IndentedBlock):
                 raise Blocked(node, say("it {why} in each batch", why=why), RETURN_TENSOR)
             done |= set(walk(block.body))
@@ -319,10 +308,6 @@ def _sees(source: SourceFile, node: cst.CSTNode, results: frozenset[str]) -> str
     if isinstance(node, cst.Call) and results & BESIDES and is_output(node, source.names):
         return say("writes lines")
     return ""
-
-
-def _rarely(block: cst.If, node: cst.CSTNode) -> bool:
-    return is_rare(block.test, frozenset()) and node in set(walk(block.body))
 
 
 # ------------------------------------------------------------------------------------------------- lines

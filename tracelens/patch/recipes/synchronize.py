@@ -21,6 +21,7 @@ from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_framework,
+    check_kept,
     check_scope,
     check_unpatched,
     head,
@@ -28,9 +29,17 @@ from tracelens.patch.loop.loops import (
 )
 from tracelens.patch.loop.sites import Site, find, statement_of
 from tracelens.patch.loop.timing import Timing
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, RuntimeCall, evidence, matched
+from tracelens.patch.proposal import (
+    Found,
+    Proposal,
+    RecipeAnswer,
+    RecipeRequest,
+    RuntimeCall,
+    by_loop,
+    evidence,
+    matched,
+)
 from tracelens.patch.recipes import host_memory, wait_dependents
-from tracelens.patch.recipes.loop_groups import Found, by_loop
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -42,8 +51,7 @@ def propose(request: RecipeRequest) -> RecipeAnswer:
 def _loop(request: RecipeRequest, site: Site) -> Loop:
     """The loop whose batches the call waits for; raises `Blocked` where the call has to stay."""
     source, names = site.source, request.names
-    if source.kept_by_comment(site.statement):
-        raise Blocked(None, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, site.statement)
     check_framework(names)
     loop = training_loop(source, site.node)
     check_unpatched(loop, names)

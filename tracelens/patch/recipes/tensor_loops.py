@@ -5,44 +5,21 @@ In: a RecipeRequest, nodes of its file. Out: nodes and names, or `Blocked`, for 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Declined, Location
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.naming import unused_name
-from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop.loops import Blocked, check_framework
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
-
-
-def answer(
-    request: RecipeRequest, propose_at: Callable[[RecipeRequest, int | None], tuple[cst.CSTNode, Proposal]]
-) -> RecipeAnswer:
-    """One Proposal per node that `propose_at` finds at the targets' lines; what it raises is declined."""
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for target in request.targets:
-        place = Location(request.source.shown, target.line)
-        try:
-            check_framework(request.names)
-            node, proposal = propose_at(request, target.line)
-        except Blocked as blocked:
-            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
-            continue
-        proposals[id(node)] = proposal
-    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.loop.loops import Blocked, check_kept, innermost_loop
+from tracelens.patch.proposal import RecipeRequest
 
 
 def loop_at(source: SourceFile, line: int | None) -> cst.For | None:
     """The innermost loop at a line."""
-    loops = [
-        node
-        for node in walk(source.module)
-        if isinstance(node, cst.For) and line is not None and source.line(node) <= line <= source.last_line(node)
-    ]
+    loops = [node for node in walk(source.module) if isinstance(node, cst.For) and source.covers(node, line)]
     return max(loops, key=source.line, default=None)
 
 
@@ -53,13 +30,21 @@ def method_call(node: cst.CSTNode) -> tuple[cst.BaseExpression, str, Sequence[cs
     return node.func.value, node.func.attr.value, node.args
 
 
+def in_place_of(source: SourceFile, loop: cst.For, lines: Sequence[str]) -> Splice:
+    """Lines in the place of a loop, below the comments that it has."""
+    start, end = source.span(loop)
+    text = source.text[start:end]
+    comments = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
+    ending = "\n" if text.endswith("\n") else ""
+    return Splice(start, end, f"\n{source.indentation(loop)}".join([*comments, *lines]) + ending)
+
+
 def check_replaceable(request: RecipeRequest, node: cst.CSTNode, variables: Collection[str], by_hand: str) -> None:
     """Raise `Blocked` where torch is not known by its name, or variables that `node` binds are used outside of it."""
     source = request.source
     if request.names.qualified(cst.Name("torch")) != "torch":
         raise Blocked(node, say("the file does not import torch by that name"), by_hand)
-    if source.kept_by_comment(node):
-        raise Blocked(node, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, node, node)
     inside = {id(each) for each in walk(node)}
     scope = next((above for above in source.ancestors(node) if isinstance(above, cst.FunctionDef)), source.module)
     for each in walk(scope):
@@ -71,8 +56,8 @@ def check_replaceable(request: RecipeRequest, node: cst.CSTNode, variables: Coll
 
 def _is_over(source: SourceFile, name: cst.Name, loop: cst.CSTNode, scope: cst.CSTNode) -> bool:
     """Whether a name of a function is used before its loop, which runs once."""
-    repeated = any(isinstance(above, (cst.For, cst.While)) for above in source.ancestors(loop))
-    return isinstance(scope, cst.FunctionDef) and not repeated and source.line(name) < source.line(loop)
+    once = innermost_loop(source, loop) is None
+    return isinstance(scope, cst.FunctionDef) and once and source.line(name) < source.line(loop)
 
 
 def _bound_nearby(source: SourceFile, name: cst.Name) -> bool:

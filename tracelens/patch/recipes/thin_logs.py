@@ -13,27 +13,30 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.model import Declined, Location
-from tracelens.patch.code.names import dotted, is_output, key, root_key, variables, walk
+from tracelens.patch.code.names import dotted, is_output, key, method_of, root_key, variables, walk
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.deferral.loop_lines import below
+from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import guards, host
-from tracelens.patch.loop.bars import TEXTS
 from tracelens.patch.loop.facts import LoopFacts, facts_of, is_pure
 from tracelens.patch.loop.loops import (
     Blocked,
     Loop,
     check_framework,
+    check_kept,
     check_unpatched,
-    globals_of,
-    training_loop,
+    declared,
+    for_loop_of_training,
 )
 from tracelens.patch.loop.sites import find, read_of
 from tracelens.patch.loop.thinned import BY_HAND, MARK, check_unwatched, is_thinned
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, Target, evidence
 from tracelens.patch.recipes.every_nth import condition, groups, line_at
 
-_SHOWS = TEXTS | words("add_scalar add_scalars add_text write writelines writerow log_metric log_metrics report_scalar")
+_SHOWS = SETS_BAR_TEXT | words(
+    "add_scalar add_scalars add_text write writelines writerow log_metric log_metrics report_scalar"
+)
 """Methods of progress bars, event files, files and trackers: they show a value and keep nothing for the script."""
 _ASKS = ("time.", "datetime.", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.get_device")
 """Calls that only tell something."""
@@ -75,11 +78,8 @@ def _place(request: RecipeRequest, target: Target) -> _Place | None:
     line = line_at(request.source, target.line)
     if line is None:
         return None
-    try:
-        loop = training_loop(request.source, line)
-    except Blocked:
-        return None
-    if not isinstance(loop, cst.For) or is_thinned(request.source, line) or _ends(request, loop, line):
+    loop = for_loop_of_training(request.source, line)
+    if loop is None or is_thinned(request.source, line) or _ends(request, loop, line):
         return None
     small = line.body[0]
     if _shows(small, request):
@@ -107,7 +107,7 @@ def _shows(small: cst.CSTNode, request: RecipeRequest) -> bool:
     call = small.value if isinstance(small, cst.Expr) else None
     if not isinstance(call, cst.Call):
         return False
-    return is_output(call, request.names) or (isinstance(call.func, cst.Attribute) and call.func.attr.value in _SHOWS)
+    return is_output(call, request.names) or method_of(call) in _SHOWS
 
 
 def _users(request: RecipeRequest, loop: cst.For, line: cst.SimpleStatementLine) -> tuple[cst.SimpleStatementLine, ...]:
@@ -117,7 +117,7 @@ def _users(request: RecipeRequest, loop: cst.For, line: cst.SimpleStatementLine)
     if len(assign.targets) > 1 or not isinstance(target, cst.Name) or read_of(assign.value) is None:
         return ()
     source, facts = request.source, facts_of(request.source, loop)
-    if target.value in globals_of(facts.scope):
+    if target.value in declared(facts.scope, cst.Global):
         return ()
     uses = [v for v in variables(facts.scope) if key(v) == target.value and v is not target]
     block = source.parent(line)
@@ -144,8 +144,7 @@ def _check(request: RecipeRequest, place: _Place) -> None:
     for line in place.lines:
         small = line.body[0]
         check_unwatched(facts, line)
-        if request.source.kept_by_comment(small):
-            raise Blocked(line, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+        check_kept(request.source, small, line)
         if not isinstance(request.source.parent(line), cst.IndentedBlock):
             raise Blocked(line, say("it does not stand in a block of its own"), BY_HAND)
         values = [small.value] if isinstance(small, cst.Assign) else _values(small)
@@ -169,8 +168,7 @@ def _check_call(call: cst.Call, facts: LoopFacts) -> None:
         raise Blocked(call, say("`{name}(…)` does more than print", name=name), BY_HAND)
     if root and (host.TRAINERS.search(root.rpartition(".")[2]) or root in facts.trained):
         raise Blocked(call, say("the value reaches `{name}(…)`, which takes part in the training", name=name), BY_HAND)
-    method = call.func.attr.value if isinstance(call.func, cst.Attribute) else ""
-    if method and facts.alone(call).of_project:  # a class of the project
+    if method_of(call) and facts.alone(call).of_project:  # a class of the project
         raise Blocked(call, say("`{name}(…)` may do more than write a line", name=name), BY_HAND)
 
 

@@ -17,8 +17,8 @@ from tracelens.model import Declined
 from tracelens.patch.code.names import targets, walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.effects.places import last_name
-from tracelens.patch.loop.loops import Blocked
-from tracelens.patch.loop.project_trees import dotted, project_trees
+from tracelens.patch.loop.loops import Blocked, check_kept, condition_around
+from tracelens.patch.loop.project_trees import dotted
 from tracelens.patch.loop.training_loops import before_training
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
 from tracelens.patch.recipes import rounding
@@ -106,26 +106,16 @@ def _changed(
     code = source.code(value)
     if code.strip("'\"") == wanted.strip('"'):
         return
-    rounding.check_kept(source, node)
+    check_kept(source, node, node)
     literal = isinstance(value, cst.SimpleString) if setting.choice else code == "False"
     if not literal:
         obstacle = say("it comes from `{code}`", code=code)
         raise Blocked(node, obstacle, say("start the script so that it is `{wanted}`", wanted=wanted.strip('"')))
-    condition = _condition_around(source, node)
+    condition = condition_around(source, node, "__name__", "is_available")
     if condition:
         obstacle = say("it is set below `{condition}`", condition=condition)
         raise Blocked(node, obstacle, say("start the script so that this does not hold, or set it there"))
     yield rounding.proposal(request, source.line(node), setting.reason, [Splice(*source.outer_span(value), wanted)])
-
-
-def _condition_around(source: SourceFile, node: cst.CSTNode) -> str:
-    """The condition below which a setting is made; "" where there is none but `__name__` and whether there is a GPU."""
-    for above in source.ancestors(node):
-        if isinstance(above, (cst.If, cst.IfExp)):
-            text = source.code(above.test)
-            if "__name__" not in text and "is_available" not in text:
-                return text
-    return ""
 
 
 def _written(request: RecipeRequest, setting: _Setting) -> Iterator[Proposal]:
@@ -150,7 +140,7 @@ def _made_elsewhere(source: SourceFile, setting: _Setting) -> bool:
     """Whether another file of the project makes the setting, or this one does it by torch's newer names: then that
     place is the one to change."""
     last_parts = {".".join(name.split(".")[-2:]) for name in setting.names}
-    for path, tree in project_trees(source).items():
+    for path, tree in source.trees.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if node.attr == _NEWER:

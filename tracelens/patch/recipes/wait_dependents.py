@@ -15,7 +15,7 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, targets, walk
+from tracelens.patch.code.names import dotted, method_of, targets, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loops import SIDE_STREAMS, side_work
@@ -106,14 +106,13 @@ def _kept_memory(source: SourceFile) -> Iterator[cst.CSTNode]:
 
 def _pins(value: cst.BaseExpression, source: SourceFile) -> bool:
     """Whether pinned memory is kept by an expression; `x.pin_memory().to(device)` keeps none."""
-    moved = isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute) and value.func.attr.value
-    if moved in ("to", "cuda"):
+    if method_of(value) in ("to", "cuda"):
         return False
     for part in walk(value):
         if not isinstance(part, cst.Call):
             continue
         full = source.names.qualified(part.func)
-        if isinstance(part.func, cst.Attribute) and part.func.attr.value == "pin_memory":
+        if method_of(part) == "pin_memory":
             return True
         given = (a for a in part.args if a.keyword is not None and a.keyword.value == "pin_memory")
         if full.startswith("torch.") and not full.startswith("torch.utils.") and any(given):
@@ -138,8 +137,7 @@ def _outlives(node: cst.CSTNode, target: cst.BaseExpression, source: SourceFile)
 def _asked(source: SourceFile) -> Iterator[cst.CSTNode]:
     """`end.query()`: without the wait it may return False. A loop that polls until it is True waits by itself."""
     for node in walk(source.module):
-        asks = isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "query"
-        if asks and isinstance(node, cst.Call) and not node.args and not _polls(node, source):
+        if isinstance(node, cst.Call) and method_of(node) == "query" and not node.args and not _polls(node, source):
             yield node
 
 

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, of_kinds, rebound, root_key, targets, walk
+from tracelens.patch.code.names import last_name, of_kinds, rebound, root_key, targets, walk
 from tracelens.patch.deferral import value_types
 from tracelens.patch.loop.device_values import DeviceValues
 from tracelens.patch.loop.facts import LoopFacts, head_parts, leaves_of
 from tracelens.patch.loop.loops import Blocked, own_nodes, trains
 from tracelens.patch.loop.sites import Site, find, read_of
-from tracelens.patch.proposal import RecipeRequest, Target
+from tracelens.patch.proposal import Found, RecipeRequest, Target
 from tracelens.patch.recipes import called_functions, numbers_already
 from tracelens.patch.recipes.called_functions import is_certain
-from tracelens.patch.recipes.loop_groups import Found
 
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
@@ -102,8 +101,8 @@ def _repeated(facts: LoopFacts, stays: Sequence[Site]) -> Site | None:
 def _in_text(facts: LoopFacts, moved: Collection[cst.CSTNode]) -> Iterator[Site]:
     """The places of the loop that wait for a tensor on the GPU in each batch, those of `moved` statements left out."""
     inside = {leaf for leaf in facts.leaves if leaf not in moved and not facts.in_rare_branch(leaf)}
-    back = (node for node in of_kinds(facts.loop.body, (cst.Call,)) if isinstance(node, cst.Call))
-    trained = (one.func.value for one in back if isinstance(one.func, cst.Attribute) and _last(one.func) == "backward")
+    called = (node.func for node in of_kinds(facts.loop.body, (cst.Call,)) if isinstance(node, cst.Call))
+    trained = (one.value for one in called if isinstance(one, cst.Attribute) and one.attr.value == "backward")
     values = DeviceValues(facts.source, frozenset(one.value for one in trained if isinstance(one, cst.Name)))
     body = facts.scope.body.body if isinstance(facts.scope, cst.FunctionDef) else facts.scope.body
     for leaf, waiting in values.follow(leaf for one in body for leaf in leaves_of(one)):
@@ -128,7 +127,7 @@ def _in_rounds(facts: LoopFacts, site: Site) -> bool:
         return rounds
     name = function.name.value
     named = [one for one in of_kinds(facts.source.module, (cst.FunctionDef,)) if _name(one) == name]
-    calls = (call for call in own_nodes(facts.loop.body) if isinstance(call, cst.Call) and _last(call.func) == name)
+    calls = (call for call in own_nodes(facts.loop.body) if isinstance(call, cst.Call) and last_name(call.func) == name)
     inside = is_certain(facts.source, site.node, function)
     certain = (call for call in calls if inside and is_certain(facts.source, call, facts.loop))
     return len(named) == 1 and any(rounds or _way_up(facts, call)[1] for call in certain)
@@ -179,10 +178,6 @@ def _blocks(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def _name(node: cst.CSTNode) -> str:
     return node.name.value if isinstance(node, cst.FunctionDef) else ""
-
-
-def _last(function: cst.BaseExpression) -> str:
-    return function.attr.value if isinstance(function, cst.Attribute) else dotted(function)
 
 
 def is_of_kept_values(facts: LoopFacts, site: Site) -> bool:

@@ -11,9 +11,8 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-import libcst as cst
-
 from tracelens.messages import say
+from tracelens.patch.code.names import method_of
 from tracelens.patch.loop.sites import Site
 from tracelens.patch.proposal import RecipeRequest
 
@@ -25,7 +24,7 @@ _ELSEWHERE = re.compile(r"\bcaptureWarnings\b|\bPYTHONWARNINGS\b|\bpytest\.warns
 
 def doubt(request: RecipeRequest, sites: Iterable[Site]) -> str:
     """Why a warning that no longer comes may be missed."""
-    warns = any(not _is_method(site.node) for site in sites)
+    warns = any(method_of(site.node) in ("", "format") for site in sites)  # `loss.item()` never does
     seen = _seen(request) if warns else ""
     if not seen:
         return ""
@@ -79,8 +78,3 @@ def _is_harmless(part: str, call: ast.Call | None) -> bool:
     given = [*call.args[:1], *(word.value for word in call.keywords if word.arg in ("action", None))]
     action = given[0].value if given and isinstance(given[0], ast.Constant) else None
     return action in _ACTIONS
-
-
-def _is_method(node: cst.CSTNode) -> bool:
-    """`loss.item()` never warns."""
-    return isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value != "format"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.model import Declined, Location
+from tracelens.patch.code.names import method_of
 from tracelens.patch.code.source import SourceFile, Splice
-from tracelens.patch.loop.loops import Blocked, check_framework
-from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.loop.loops import Blocked, check_framework, check_kept
+from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest, by_target
 from tracelens.patch.recipes.every_nth import line_at
 
 ARGUMENT, METHOD = "set_to_none", "zero_grad"
@@ -28,31 +28,24 @@ UNPROVED = say(
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
-    proposals: dict[int, Proposal] = {}
-    declined: list[Declined] = []
-    for target in request.targets:
-        place = Location(request.source.shown, target.line)
-        try:
-            call = _call(request.source, target.line)
-            check_framework(request.names)
-        except Blocked as blocked:
-            declined.append(Declined(request.edit.kind, place, blocked.obstacle, blocked.by_hand))
-            continue
-        proposals[id(call)] = _proposal(request, call)
-    return RecipeAnswer(tuple(proposals.values()), tuple(declined))
+    return by_target(request, _found)
+
+
+def _found(request: RecipeRequest, line: int | None) -> tuple[cst.Call, Proposal]:
+    call = _call(request.source, line)
+    check_framework(request.names)
+    return call, _proposal(request, call)
 
 
 def _call(source: SourceFile, line: int | None) -> cst.Call:
     statement = line_at(source, line)
     small = statement.body[0] if statement is not None else None
     call = small.value if isinstance(small, cst.Expr) else None
-    plain = isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) and call.func.attr.value == METHOD
-    if not isinstance(call, cst.Call) or not plain or not _fills(call):
+    if not isinstance(call, cst.Call) or method_of(call) != METHOD or not _fills(call):
         raise Blocked(statement, NO_PLACE, BY_HAND)
     if source.line(call) != source.last_line(call):
         raise Blocked(statement, say("the call has more than one line"), BY_HAND)
-    if small is not None and source.kept_by_comment(small):
-        raise Blocked(statement, say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched"))
+    check_kept(source, cst.ensure_type(small, cst.Expr), statement)
     return call
 
 
@@ -69,12 +62,5 @@ def _proposal(request: RecipeRequest, call: cst.Call) -> Proposal:
     source = request.source
     _, name_end = source.outer_span(call.func)
     opening, (_, end) = source.text.index("(", name_end) + 1, source.span(call)
-    return Proposal(
-        edit="gradients-to-none",
-        tier="safe",
-        location=request.place(call, source.function_around(call)),
-        reason=REASON,
-        evidence=say("filling them takes a part of the step (recorded)"),
-        splices=(Splice(opening, end - 1, ""),),
-        covers=(Location(source.shown, source.line(call)),),
-    ).as_checked(UNPROVED)
+    seen = say("filling them takes a part of the step (recorded)")
+    return request.proposed(call, REASON, seen, (Splice(opening, end - 1, ""),)).as_checked(UNPROVED)
