@@ -133,7 +133,7 @@ def test_a_line_that_may_give_nothing_back_is_the_cause_and_promises_nothing() -
     assert (loss.owner, loss.idle_ns) == (NORMS, 4 * MS), "its wait and its own launches, not those of the loop"
     period = Period(25 * MS, 25 * MS)
     assert loss_text.headline(loss, period) == "A line of Python leaves the GPU idle 4.0 of every 25.0 ms"
-    said = "what a change there saves is not sure: 0 to 6.0 ms (predicted)"
+    said = "what a change there saves is not sure: 4.0 ms (0 to 6.0, predicted)"
     assert loss_text.sentence(loss, period) == (
         f"train.py:61 (Tensor.item) leaves the GPU idle 4.0 of every 25.0 ms; {said}"
     )
@@ -153,6 +153,52 @@ def test_launch_bound_remains_where_no_line_sticks_out(owner: Owner, busy: float
     assert kind(step(owner, *LAUNCHING), busy) == "launch"
 
 
+PER_CROP = tuple(
+    replace(
+        ITS_LAUNCHES,
+        owned_ns=1 * MS,
+        locations=(Location("train.py", line),),
+        recoverable_ns=MS,
+        low_ns=0,
+        high_ns=2 * MS,
+    )
+    for line in (61, 62)
+)
+CROPS = Owner(
+    "host_line",
+    2 * MS,
+    tuple(one.locations[0] for one in PER_CROP),
+    recoverable_ns=3 * MS,
+    low_ns=0,
+    high_ns=4 * MS,
+    loop=(61, 62),
+)
+"""A loop over images, of which no line alone would be worth naming."""
+
+
+def test_the_lines_of_a_loop_are_one_loss() -> None:
+    owners = replace(step(*PER_CROP, *LAUNCHING), loops=(CROPS,))
+    loss = of_step(owners, 0.3)
+    assert loss is not None and (loss.owner, loss.sure, loss.idle_ns) == (CROPS, False, 2 * MS)
+    period = Period(25 * MS, 25 * MS)
+    assert loss_text.headline(loss, period) == "A loop in the step leaves the GPU idle 2.0 of every 25.0 ms"
+    assert loss_text.sentence(loss, period) == (
+        "train.py:61–62 (a loop) leaves the GPU idle 2.0 of every 25.0 ms; "
+        "what a change there saves is not sure: 3.0 ms (0 to 4.0, predicted)"
+    )
+    facts = replace(loop(*PER_CROP, *LAUNCHING), stalls=(), gpu_busy_share=0.3)
+    assert facts.owners is not None
+    told = verdict.beside((), replace(facts, owners=replace(facts.owners, loops=(CROPS,))))
+    assert told.endswith("What might help: one operation for all that the loop goes through.")
+
+
+def test_a_line_that_gives_nearly_as_much_as_its_loop_is_named_itself() -> None:
+    line = replace(PER_CROP[0], recoverable_ns=3 * MS, low_ns=0, high_ns=4 * MS)
+    owners = replace(step(line, *LAUNCHING), loops=(CROPS,))
+    loss = of_step(owners, 0.3)
+    assert loss is not None and loss.owner == line
+
+
 def test_of_two_causes_it_is_the_one_that_most_likely_gives_back_more() -> None:
     sure = Owner("host_line", 2 * MS, (Location("train.py", 70),), None, None, None, 3 * MS, 2 * MS, 4 * MS)
     loss = of_step(step(sure, NORMS, *LAUNCHING), 0.3)
@@ -169,9 +215,11 @@ def test_launches_for_one_tensor_after_the_other_are_no_limit_of_the_loop() -> N
     assert verdict.headline(facts) == "A line of Python leaves the GPU idle 3.0 of every 25.0 ms"
     assert verdict.nothing((), facts) == (
         "train.py:61 (a launch per tensor) leaves the GPU idle 3.0 of every 25.0 ms; "
-        "what a change there saves is not sure: 0 to 4.0 ms (predicted)."
+        "what a change there saves is not sure: 3.0 ms (0 to 4.0, predicted)."
     )
-    assert verdict.beside((), facts) == "train.py:61: what a change there saves is not sure: 0 to 4.0 ms (predicted)."
+    assert (
+        verdict.beside((), facts) == "train.py:61: what a change there saves is not sure: 3.0 ms (0 to 4.0, predicted)."
+    )
 
 
 def test_an_optimizer_that_goes_tensor_by_tensor_is_no_limit_of_the_loop_either() -> None:

@@ -122,6 +122,8 @@ class Owner:
     """How much of `owned_ns` went to rows that the profiler recorded, and is not there without it."""
     of_one_line: bool = False
     """Of launches: whether all of them are made at the first of its lines."""
+    loop: tuple[int, int] | None = None
+    """First and last line of the loop that it is as a whole; see `Owners.loops`."""
 
     @property
     def is_gpu_work(self) -> bool:
@@ -140,6 +142,9 @@ class Owners:
     """What `recoverable_ns` of each is taken out of, where that is another step time than the recorded one."""
     launches_per_step: float | None = None
     """Calls that launch GPU work; None where the recording has no calls."""
+    loops: tuple[Owner, ...] = ()
+    """Loops within a step, over samples, boxes or parameters, of which several lines take part: each as one owner of
+    kind `host_line`. Their time is that of the lines' own owners, and is not added to it."""
 
     @property
     def batch(self) -> BatchTimes | None:

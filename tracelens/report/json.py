@@ -84,6 +84,7 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "syncs": [_stall(stall) for stall in wording.ranked_stalls(diagnosis)],
         "exposed_together_us_per_step": microseconds(diagnosis.exposed_together_ns),
         "owners": _owners(diagnosis.owners),
+        "loops": _loops(diagnosis.owners),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [
             _finding(finding, name)
@@ -200,6 +201,24 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
         "parts": {part: microseconds(ns) for part, ns in breakdown.parts.items()},
         "profiler_us": {part: microseconds(breakdown.profiler_ns.get(part, 0)) for part in IDLE_PARTS},
     }
+
+
+def _loops(owners: Owners) -> list[dict[str, Any]]:
+    return [
+        {
+            "us_per_step": microseconds(loop.owned_ns),
+            "profiler_us_per_step": microseconds(loop.profiler_ns),
+            "share": owners.share(loop),
+            "first_line": loop.loop[0] if loop.loop else None,
+            "last_line": loop.loop[1] if loop.loop else None,
+            "locations": [_location(location) for location in loop.locations],
+            "recoverable_us_per_step": microseconds(loop.recoverable_ns),
+            "low_us": microseconds(loop.low_ns),
+            "high_us": microseconds(loop.high_ns),
+            "evidence": loop.evidence,
+        }
+        for loop in owners.loops
+    ]
 
 
 def _owners(owners: Owners) -> list[dict[str, Any]]:

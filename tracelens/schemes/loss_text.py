@@ -12,7 +12,7 @@ from tracelens import units
 from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
 from tracelens.schemes.loss import MOST_BUSY, MOSTLY_SURE, OF_A_LINE, Loss, Period
-from tracelens.schemes.wording import place, places, step
+from tracelens.schemes.wording import loop_place, place, places, step
 from tracelens.units import LEAST_COPIES_SHARE, kernels_and_copies, known_by, step_ms
 
 HEADLINE_LENGTH = 60
@@ -33,6 +33,7 @@ _ONE = {"wait": say("a wait"), "copy": say("a copy")}
 _ALL_COPIES = say("copies that nothing hides")
 _OF_TRAINING = say("the training's own work")
 _LINE = say("a line of Python")
+_LOOP = say("a loop")
 
 
 def headline(loss: Loss, period: Period) -> str:
@@ -75,6 +76,7 @@ def details(loss: Loss, period: Period) -> str:
     owner = loss.owner
     one_line = owner.kind != "launch" or not loss.sure
     where = place(owner.locations[0]) if owner.locations and one_line else ""
+    where = loop_place(owner) if owner.loop is not None else where
     if not loss.returns:
         text = _part(loss, period)
         return say("{where}: {text}", where=where, text=text) if where else text
@@ -92,8 +94,10 @@ def _part(loss: Loss, period: Period) -> str:
 
 def _not_sure(loss: Loss, period: Period) -> Message:
     """A range that begins at nothing: no gain is promised, and none is denied."""
-    low, high = (units.step_ms(ns or 0, period.step_ns) for ns in (loss.owner.low_ns, loss.owner.high_ns))
-    return say("what a change there saves is not sure: {low} to {high} ms (predicted)", low=low, high=high)
+    ends = (loss.ns, loss.owner.low_ns, loss.owner.high_ns)
+    middle, low, high = (units.step_ms(ns or 0, period.step_ns) for ns in ends)
+    told = {"middle": middle, "low": low, "high": high}
+    return say("what a change there saves is not sure: {middle} ms ({low} to {high}, predicted)", **told)
 
 
 def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
@@ -180,6 +184,8 @@ def subject(loss: Loss) -> str:
         if owner.kind == "allocator" and where:
             return say("{where} ({name})", where=where, name=name)
         return say("{name} ({where})", name=name, where=where) if where else name
+    if owner.loop is not None:
+        return say("{where} ({name})", where=loop_place(owner), name=_LOOP)
     called = f"{where} ({owner.callee})" if where and owner.callee else where or owner.callee
     return called or say("Python between the launches")
 
@@ -209,8 +215,8 @@ def _waits(loss: Loss, where: str) -> str:
 def _names(loss: Loss) -> Sequence[str]:
     """For the headline, the fullest form first."""
     owner = loss.owner
-    if loss.of_training:
-        return (_OF_TRAINING,)
+    if loss.of_training or owner.loop is not None:
+        return (_OF_TRAINING,) if loss.of_training else (say("a loop in the step"), _LOOP)
     if not loss.sure and loss.count == 1 and owner.kind in OF_A_LINE:
         return (_LINE,)
     if owner.kind in ("wait", "copy"):

@@ -24,6 +24,7 @@ from tracelens.findings.owners import (
     host_lines,
     idle_segments,
     line_work,
+    loop_work,
     operations,
     pieces,
     tensor_loops,
@@ -46,6 +47,7 @@ from tracelens.findings.owners.idle_segments import (
 )
 from tracelens.findings.owners.join import EXCESS
 from tracelens.findings.owners.line_work import LineWork
+from tracelens.findings.owners.loop_work import LoopWork
 from tracelens.findings.owners.sums import groups, heaviest
 from tracelens.messages import say
 from tracelens.model import Breakdown, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
@@ -98,6 +100,8 @@ class OwnedStep:
     line_work: tuple[LineWork, ...]
     optimizer: TensorByTensor | None = None
     """Of an optimizer that goes through its tensors one by one."""
+    loop_work: tuple[LoopWork, ...] = ()
+    """What the lines do that repeat within a step."""
 
 
 def attribute(
@@ -123,6 +127,7 @@ def attribute(
         Owners(wall, ordered, launches_per_step=_launches(timeline, kept)),
         line_work.collect(timeline, kept, host, loops),
         _optimizer(timeline, kept, host),
+        loop_work.collect(timeline, kept, host),
     )
 
 
