@@ -221,6 +221,8 @@ def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
         return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
     if need == "loader" and facts.loader is False:
         return say("no batch came from a DataLoader")
+    if need == "kept-iterator" and facts.owners.makes_iterators:
+        return say("the loop makes an iterator for each batch, and would start its workers with it")
     item = facts.item({"workers": "loader_workers"}.get(need, need))
     if item is None or item.present is not False:
         return None

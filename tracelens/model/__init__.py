@@ -65,7 +65,16 @@ from tracelens.model.levers import (
     ToggleKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
-from tracelens.model.owners import ISSUING_KINDS, OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
+from tracelens.model.owners import (
+    ISSUING_KINDS,
+    NEW_ITERATOR,
+    OWNER_KINDS,
+    BatchPart,
+    BatchTimes,
+    Owner,
+    OwnerKind,
+    Owners,
+)
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, UnsafeOffer
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
@@ -96,6 +105,7 @@ __all__ = [
     "LEVER_FAMILIES",
     "LEVER_STATES",
     "OUTCOMES",
+    "NEW_ITERATOR",
     "OWNER_KINDS",
     "TOGGLE_KINDS",
     "UNSAFE_EDITS",

@@ -29,6 +29,7 @@ _KINDS: Mapping[OwnerKind, str] = {
     "launch": say("launching kernels"),
     "gpu": say("the GPU"),
 }
+_NEW_ITERATOR = say("a new loader iterator")
 _ONE = {"wait": say("a wait"), "copy": say("a copy")}
 _ALL_COPIES = say("copies that nothing hides")
 _OF_TRAINING = say("the training's own work")
@@ -173,6 +174,8 @@ def subject(loss: Loss) -> str:
         name = (
             _OF_TRAINING
             if loss.of_training
+            else _NEW_ITERATOR
+            if owner.makes_iterators
             else _KINDS[owner.kind]
             if owner.kind != "allocator" or not owner.callee
             else owner.callee
@@ -215,6 +218,8 @@ def _names(loss: Loss) -> Sequence[str]:
         return (_LINE,)
     if owner.kind in ("wait", "copy"):
         return (_ALL_COPIES if _all_copies(loss) else _several(loss) if loss.count > 1 else _ONE[owner.kind],)
+    if owner.makes_iterators:
+        return (_NEW_ITERATOR,)
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
@@ -235,7 +240,7 @@ def _called(owner: Owner) -> str:
 def _without(loss: Loss) -> str:
     if loss.owner.instead is not None:
         return say("with {instead}", instead=loss.owner.instead)
-    if loss.owner.kind == "dataloader":
+    if loss.owner.kind == "dataloader" and not loss.owner.makes_iterators:
         return say("with enough workers")
     return say("without them") if loss.count > 1 else say("without it")
 

@@ -1,0 +1,177 @@
+"""Which batches are the first of a new DataLoader iterator, and what making that iterator takes of the main thread.
+
+In: a Timeline, what the recording counted beside its trace. Out: `LoaderIterators`. torch draws a seed for each iterator
+before it is asked for a batch: that row tells a new one. Its order of the samples is made in the main thread when the
+first batch is asked for, with or without workers: `randperm` and a list of its numbers, say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tracelens.model import NEW_ITERATOR, RankRecording, Timeline
+from tracelens.trace import intervals
+from tracelens.trace.intervals import IntervalSet
+from tracelens.trace.tables import TraceRows, among
+
+Column = npt.NDArray[Any]
+
+NAME = f"enumerate(DataLoader)#{NEW_ITERATOR}"
+"""What making an iterator is called, as torch calls the rest of the loader's time."""
+EACH_STEP = 0.5
+"""Iterators per step from which on the loop makes them, and not the end of an epoch: in every other step at least."""
+_SEED = ("aten::empty", "aten::random_", "aten::item")
+_DRAWING = ("aten::randperm", "aten::multinomial")
+_ORDER = (*_SEED, *_DRAWING, "aten::_local_scalar_dense", "aten::resolve_conj", "aten::resolve_neg")
+_LIST_FACTOR = 3
+"""A list of as many numbers takes up to so many times what drawing them takes: 1.9 ms and 1.3 for 100,000."""
+_STARTS = ("launch", "copy", "memset", "graph_launch")
+
+
+@dataclass(frozen=True)
+class LoaderIterators:
+    """Per row of the Timeline's `loader` table, ns on the host's clock."""
+
+    fresh: Column
+    """Whether it is asked for the first batch of an iterator."""
+    made: Column
+    """Where making that iterator begins; where the row begins for any other."""
+    order_ns: Column
+    """How long the row begins with what the main thread does with any number of workers."""
+    per_step: float
+    """Iterators made per step, without the loop's first where the recording counted them."""
+
+    @property
+    def each_step(self) -> bool:
+        """Whether the loop makes an iterator in each step, or in every other."""
+        return self.per_step >= EACH_STEP
+
+    def order(self, timeline: Timeline) -> IntervalSet:
+        """Time inside of `__next__` in which the main thread finds out which samples come next."""
+        starts = timeline.tables.loader["start_ns"]
+        return intervals.union(starts, starts + self.order_ns)
+
+
+def find(timeline: Timeline, recording: RankRecording | None) -> LoaderIterators:
+    """The iterators of the kept steps."""
+    loader = timeline.tables.loader
+    noted = _noted(recording)
+    rows = _MainRows.of(timeline)
+    made = np.array(loader["start_ns"], dtype=np.int64)
+    fresh = np.zeros(len(made), dtype=np.bool_)
+    order = np.zeros(len(made), dtype=np.int64)
+    previous = -(1 << 62)
+    for at, (start, end) in enumerate(zip(loader["start_ns"].tolist(), loader["end_ns"].tolist(), strict=True)):
+        seeded = rows.seeded(previous, start)
+        if seeded is not None:
+            fresh[at], made[at], order[at] = True, seeded, rows.order_ns(start, end)
+        previous = max(previous, end)
+    lengths = loader["end_ns"] - loader["start_ns"]
+    if noted.first_ns is not None:
+        order = np.where(fresh, min(noted.first_ns, 1 << 62), order)
+    if noted.other_ns is not None:
+        order = np.where(fresh, order, noted.other_ns)
+    return LoaderIterators(fresh, made, np.minimum(order, lengths), _per_step(timeline, fresh, noted))
+
+
+def _per_step(timeline: Timeline, fresh: Column, noted: _Noted) -> float:
+    """As counted over the whole recording; else as the kept steps show it, which hold the start of an epoch by chance."""
+    steps = timeline.tables.steps
+    kept = np.flatnonzero(steps["kept"])
+    seen = float(np.isin(timeline.tables.loader["step"][fresh], kept).sum() / len(kept)) if len(kept) else 0.0
+    if seen >= EACH_STEP:
+        return seen
+    return noted.per_step if noted.per_step is not None else 0.0
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """What the recording counted: iterators per step; the time to ask a sampler for a batch, of the first ones of an
+    iterator and of others."""
+
+    per_step: float | None = None
+    first_ns: int | None = None
+    other_ns: int | None = None
+
+
+def _noted(recording: RankRecording | None) -> _Noted:
+    """Of the loader with the most iterators, which is the one of the loop where any makes one per step."""
+    meta = recording.meta if recording is not None else {}
+    loaders = [loader for loader in meta.get("loaders") or () if isinstance(loader, Mapping)]
+    counted = [(count, loader) for loader in loaders if isinstance(count := loader.get("iterators"), int)]
+    steps = meta.get("steps_seen")
+    if not counted or not isinstance(steps, int) or steps < 1:
+        return _Noted()
+    count, loader = max(counted, key=lambda pair: pair[0])
+    index = loader.get("index")
+    first, other = (_mean(index, name) for name in ("first", "other")) if isinstance(index, Mapping) else (None, None)
+    return _Noted(max(0, count - 1) / steps, first, other)
+
+
+def _mean(index: Mapping[str, Any], name: str) -> int | None:
+    batches, total = index.get(f"{name}_batches"), index.get(f"{name}_ns")
+    return round(total / batches) if isinstance(batches, int) and isinstance(total, int) and batches > 0 else None
+
+
+@dataclass(frozen=True)
+class _MainRows:
+    """Operators of the main thread in order of start, and when it starts work on the GPU."""
+
+    starts: Column
+    ends: Column
+    names: tuple[str, ...]
+    codes: Column
+    launches: Column
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> _MainRows:
+        rows, calls = TraceRows(timeline.trace), timeline.tables.calls
+        found = rows.in_categories(("cpu_op",))
+        found = found[rows.column("tid")[found] == timeline.main_thread]
+        started = calls["start_ns"][among(calls["kind"], *_STARTS)]
+        columns = (rows.column(key)[found] for key in ("start_ns", "end_ns"))
+        return cls(*columns, timeline.trace.names, rows.column("name")[found], np.sort(started))
+
+    @cached_property
+    def seeds(self) -> Column:
+        """Where `empty().random_().item()` was called, and not inside of another operator: `randint` draws alike."""
+        empty, drawn, read = (self._is(name) for name in _SEED)
+        reached = np.maximum.accumulate(self.ends) if len(self.ends) else self.ends
+        outside = np.concatenate(([True], reached[:-1] <= self.starts[1:])) if len(reached) else empty
+        at = np.flatnonzero(empty[:-2] & drawn[1:-1] & read[2:] & outside[:-2])
+        return np.asarray(self.starts[at])
+
+    def seeded(self, begin: int, end: int) -> int | None:
+        """Where torch draws the seed of an iterator that is asked for a batch at `end`; None where none is made after
+        `begin`. Whatever starts work on the GPU after a seed was drawn says that it was another one's."""
+        last = int(np.searchsorted(self.launches, end)) - 1
+        begin = max(begin, int(self.launches[last])) if last >= 0 else begin
+        first = int(np.searchsorted(self.seeds, begin))
+        return int(self.seeds[first]) if first < len(self.seeds) and self.seeds[first] < end else None
+
+    def order_ns(self, begin: int, end: int) -> int:
+        """How long a call for a batch begins with what draws the order of the samples, and lists it; 0 for none."""
+        low, high = (int(edge) for edge in np.searchsorted(self.starts, (begin, end)))
+        reached, drawn = begin, 0
+        for at in range(low, high):
+            if self.starts[at] < reached:
+                continue
+            if self._name(at) not in _ORDER:
+                limit = int(self.starts[at])
+                return min(limit, reached + _LIST_FACTOR * drawn) - begin if drawn else 0
+            drawn += int(self.ends[at] - self.starts[at]) if self._name(at) in _DRAWING else 0
+            reached = int(self.ends[at])
+        return min(end, reached + _LIST_FACTOR * drawn) - begin if drawn else 0
+
+    def _name(self, row: int) -> str:
+        return self.names[self.codes[row]]
+
+    def _is(self, name: str) -> Column:
+        code = self.names.index(name) if name in self.names else -1
+        return np.asarray(self.codes == code)
