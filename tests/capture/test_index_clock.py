@@ -116,7 +116,7 @@ for _ in range(60):
     optimizer.step()
     optimizer.zero_grad()
 """
-LINE = SCRIPT.split("x, y")[0].count("\n") + 1
+LINE = SCRIPT[: SCRIPT.index("x, y")].count("\n") + 1
 
 
 @pytest.mark.programs

@@ -23,8 +23,8 @@ OwnerKind = Literal[
     "unknown",
 ]
 NEW_ITERATOR = "DataLoader.__iter__"
-"""`callee` of the DataLoader's time where the loop makes an iterator in each step, and that of its first batch before any
-sample is read: the order of the samples, the seeds, the end of the iterator before."""
+"""`callee` of the DataLoader's time where the loop makes an iterator in each step, until a sample of its first batch is
+read: the seeds, the order of the samples, the end of the iterator before."""
 OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
 HOST_KINDS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator", "optimizer", "backward", "launch")
 ISSUING_KINDS: tuple[OwnerKind, ...] = ("launch", "backward", "optimizer")

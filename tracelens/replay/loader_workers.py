@@ -3,8 +3,8 @@
 In: a ReplayTrace, Edits. Out: the ReplayTrace with a faster loader; all other Edits are applied to that. Where the loop
 waits for its workers, all W of them are busy and each needs W loader periods for a batch. More workers share that time,
 as far as there are CPU cores. Where the loop never waits, the recording does not show how fast the workers are, and
-more of them change nothing. Which samples come next is the main thread's to find out, with or without workers; and where
-an iterator is made anew, so are its workers, and the loop waits for the first batch as if there were one.
+more of them change nothing. Which samples come next is the main thread's to find out, with or without workers; and
+where an iterator is made anew, so are its workers, and the loop waits for the first batch as if there were one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from tracelens.edit_kinds import replay_rule
 from tracelens.model import Edit
 from tracelens.replay.merged_launches import host_time
-from tracelens.replay.replay_trace import HostOp, LoaderPace, OpBlock, ReplayTrace, editable_host_ops
+from tracelens.replay.replay_trace import HostOp, OpBlock, ReplayTrace, editable_host_ops
 
 
 def with_more_workers(trace: ReplayTrace, edits: Sequence[Edit]) -> ReplayTrace:

@@ -16,7 +16,7 @@ from tracelens.units import LEAST_COPIES_SHARE, gpu_works
 PYTHON_ONLY = {"amp", "compile"}
 """Inventory items that are remedies in Python and nothing else."""
 ONE_ITERATOR, MORE_WORKERS = "one_iterator", "more_workers"
-"""Of these two one helps: workers are no help where each batch has an iterator of its own, and so workers of its own."""
+"""Of these two one helps: where each batch has an iterator of its own, workers would start for each."""
 LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "stream": (
         say("GPU-bound"),

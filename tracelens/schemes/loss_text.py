@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tracelens import units
 from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
-from tracelens.schemes.loss import MOST_BUSY, MOSTLY_SURE, OF_A_LINE, Loss, Period
+from tracelens.schemes.loss import MOST_BUSY, OF_A_LINE, Loss, Period
 from tracelens.schemes.wording import place, places, step
 from tracelens.units import LEAST_COPIES_SHARE, kernels_and_copies, known_by, step_ms
 
@@ -101,7 +101,7 @@ def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
     known = known_by(loss.owner.evidence or "replayed")
     told = {"without": _without(loss), "rest": step(rest_ns, min(rest_ns, base_ns)), "known": known}
     low, high = loss.owner.low_ns, loss.owner.high_ns
-    if low is None or high is None or low >= MOSTLY_SURE * loss.ns:
+    if low is None or high is None or loss.narrow:
         return say("{without} a step takes {rest} ({known})", **told)
     best, worst = (units.step_ms(max(base_ns - ns, 0), min(rest_ns, base_ns)) for ns in (high, low))
     return say("{without} a step takes {rest} ({best} to {worst}, {known})", **told, best=best, worst=worst)
@@ -174,9 +174,7 @@ def subject(loss: Loss) -> str:
         name = (
             _OF_TRAINING
             if loss.of_training
-            else _NEW_ITERATOR
-            if owner.makes_iterators
-            else _KINDS[owner.kind]
+            else _kind(owner)
             if owner.kind != "allocator" or not owner.callee
             else owner.callee
         )
@@ -185,6 +183,10 @@ def subject(loss: Loss) -> str:
         return say("{name} ({where})", name=name, where=where) if where else name
     called = f"{where} ({owner.callee})" if where and owner.callee else where or owner.callee
     return called or say("Python between the launches")
+
+
+def _kind(owner: Owner) -> str:
+    return _NEW_ITERATOR if owner.makes_iterators else _KINDS[owner.kind]
 
 
 def _launching(loss: Loss, where: str) -> str:
@@ -218,12 +220,10 @@ def _names(loss: Loss) -> Sequence[str]:
         return (_LINE,)
     if owner.kind in ("wait", "copy"):
         return (_ALL_COPIES if _all_copies(loss) else _several(loss) if loss.count > 1 else _ONE[owner.kind],)
-    if owner.makes_iterators:
-        return (_NEW_ITERATOR,)
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
-        return (*called, say("{launches} launches", launches=launches) if launches else _KINDS[owner.kind])
+        return (*called, say("{launches} launches", launches=launches) if launches else _kind(owner))
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
         return (_LINE if at_a_line else say("Python between the launches"), say("Python"))

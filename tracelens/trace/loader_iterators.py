@@ -1,8 +1,8 @@
 """Which batches are the first of a new DataLoader iterator, and what making that iterator takes of the main thread.
 
-In: a Timeline, what the recording counted beside its trace. Out: `LoaderIterators`. torch draws a seed for each iterator
-before it is asked for a batch: that row tells a new one. Its order of the samples is made in the main thread when the
-first batch is asked for, with or without workers: `randperm` and a list of its numbers, say.
+In: a Timeline, what the recording counted beside its trace. Out: `LoaderIterators`. torch draws a seed for each
+iterator before it is asked for a batch: that row tells a new one. Its order of the samples is made in the main thread
+when the first batch is asked for, with or without workers: `randperm` and a list of its numbers, say.
 """
 
 from __future__ import annotations
@@ -74,14 +74,15 @@ def find(timeline: Timeline, recording: RankRecording | None) -> LoaderIterators
         previous = max(previous, end)
     lengths = loader["end_ns"] - loader["start_ns"]
     if noted.first_ns is not None:
-        order = np.where(fresh, min(noted.first_ns, 1 << 62), order)
+        order = np.where(fresh, noted.first_ns, order)
     if noted.other_ns is not None:
         order = np.where(fresh, order, noted.other_ns)
     return LoaderIterators(fresh, made, np.minimum(order, lengths), _per_step(timeline, fresh, noted))
 
 
 def _per_step(timeline: Timeline, fresh: Column, noted: _Noted) -> float:
-    """As counted over the whole recording; else as the kept steps show it, which hold the start of an epoch by chance."""
+    """As the kept steps show it where they hold many; the start of an epoch they hold by chance, so that is counted
+    over the whole recording."""
     steps = timeline.tables.steps
     kept = np.flatnonzero(steps["kept"])
     seen = float(np.isin(timeline.tables.loader["step"][fresh], kept).sum() / len(kept)) if len(kept) else 0.0
@@ -135,8 +136,8 @@ class _MainRows:
         found = rows.in_categories(("cpu_op",))
         found = found[rows.column("tid")[found] == timeline.main_thread]
         started = calls["start_ns"][among(calls["kind"], *_STARTS)]
-        columns = (rows.column(key)[found] for key in ("start_ns", "end_ns"))
-        return cls(*columns, timeline.trace.names, rows.column("name")[found], np.sort(started))
+        starts, ends, codes = (rows.column(key)[found] for key in ("start_ns", "end_ns", "name"))
+        return cls(starts, ends, timeline.trace.names, codes, np.sort(started))
 
     @cached_property
     def seeds(self) -> Column:
@@ -170,7 +171,7 @@ class _MainRows:
         return min(end, reached + _LIST_FACTOR * drawn) - begin if drawn else 0
 
     def _name(self, row: int) -> str:
-        return self.names[self.codes[row]]
+        return self.names[int(self.codes[row])]
 
     def _is(self, name: str) -> Column:
         code = self.names.index(name) if name in self.names else -1
