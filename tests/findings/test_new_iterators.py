@@ -108,28 +108,48 @@ def test_numbers_that_the_script_draws_itself_are_no_iterator() -> None:
     assert not Drawing().found().fresh.any()
 
 
+class Silent(Loop):
+    """Its samples leave no row: where the order ends, nothing shows."""
+
+    def body(self, loop: ClockedLoop, number: int) -> None:
+        machine = loop.at(LOADING)
+        self.seed(machine)
+        began = machine.now
+        with machine.operation("aten::randperm"):
+            machine.host(DRAWN)
+        machine.host(SAMPLES)
+        machine.events.annotation(MARK, began, machine.now - began)
+        loop.at(11).launch("gemm", 100)
+
+
+SAMPLES = 9_600
+
+
 def test_the_list_of_an_order_is_not_longer_than_its_numbers_allow() -> None:
-    """Samples that leave no row come behind the list: beyond three times what drawing took they are not the order's."""
-
-    class Silent(Loop):
-        def body(self, loop: ClockedLoop, number: int) -> None:
-            machine = loop.at(LOADING)
-            self.seed(machine)
-            began = machine.now
-            with machine.operation("aten::randperm"):
-                machine.host(DRAWN)
-            machine.host(9_000)
-            machine.events.annotation(MARK, began, machine.now - began)
-            loop.at(11).launch("gemm", 100)
-
+    """Beyond three times what drawing them took."""
     assert Silent().found().order_ns[0] / 1e3 == pytest.approx(4 * DRAWN, abs=1)
 
 
-def test_what_the_recording_timed_goes_before_what_rows_show() -> None:
-    index = {"first_batches": 4, "first_ns": 4 * 700_000, "other_batches": 2, "other_ns": 10_000}
-    found = Loop(every=2).found({"steps_seen": 40, "loaders": [{"iterators": 21, "index": index}]})
-    assert set(found.order_ns[found.fresh]) == {700_000} and set(found.order_ns[~found.fresh]) == {5_000}
-    assert found.per_step == 0.5
+def index(first_batches: int, first_ns: int, other_batches: int = 0, other_ns: int = 0) -> dict[str, object]:
+    told = {"first_batches": first_batches, "first_ns": first_ns, "other_batches": other_batches, "other_ns": other_ns}
+    return {"steps_seen": 40, "loaders": [{"iterators": 41, "index": told}]}
+
+
+def test_what_the_recording_timed_is_a_share_of_the_batches_that_it_timed() -> None:
+    """Of the 10 ms of a batch 1 is the sampler's: two batches are attributed."""
+    assert Silent().found(index(2, 2_000_000)).order_ns[0] / 1e3 == pytest.approx(1_000, abs=1)
+    other = Loop(seeds=False).found(index(0, 0, 2, 2 * 400_000))
+    assert other.order_ns[0] / 1e3 == pytest.approx(400, abs=1) and other.per_step == 1.0
+
+
+@pytest.mark.parametrize(("share", "order_us"), [(0.001, SEED + DRAWN), (0.99, SEED + DRAWN + LISTED)])
+def test_the_rows_of_an_order_and_of_the_samples_bound_what_was_timed(share: float, order_us: float) -> None:
+    batch_ns = 1_000 * (SEED + DRAWN + LISTED + FETCHED)
+    assert Loop().found(index(2, round(2 * share * batch_ns))).order_ns[0] / 1e3 == pytest.approx(order_us, abs=1)
+
+
+def test_what_was_timed_of_other_batches_tells_nothing() -> None:
+    assert Silent().found(index(7, 7_000_000)).order_ns[0] / 1e3 == pytest.approx(4 * DRAWN, abs=1)
 
 
 @pytest.mark.parametrize(
