@@ -16,8 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tracelens.model import NEW_ITERATOR, RankRecording, Timeline
-from tracelens.trace import intervals
-from tracelens.trace.intervals import IntervalSet
 from tracelens.trace.tables import TraceRows, among
 
 Column = npt.NDArray[Any]
@@ -54,44 +52,48 @@ class LoaderIterators:
         """Whether the loop makes an iterator in each step, or in every other."""
         return self.per_step >= EACH_STEP
 
-    def order(self, timeline: Timeline) -> IntervalSet:
-        """Time inside of `__next__` in which the main thread finds out which samples come next."""
-        starts = timeline.tables.loader["start_ns"]
-        return intervals.union(starts, starts + self.order_ns)
-
 
 def find(timeline: Timeline, recording: RankRecording | None) -> LoaderIterators:
     """The iterators of the recorded steps. How long asking the sampler takes is known as its share in the attributed
     steps, where they timed it, and else from what the rows of its draws allow."""
-    loader, noted, rows = timeline.tables.loader, _noted(recording), _MainRows.read(timeline)
-    starts, ends = loader["start_ns"].astype(np.int64), loader["end_ns"].astype(np.int64)
-    made, fresh = starts.copy(), np.zeros(len(starts), dtype=np.bool_)
-    drawn = [NOTHING_DRAWN] * len(starts)
-    previous = -(1 << 62)
-    for at, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-        seeded = rows.seeded(previous, start)
-        if seeded is not None:
-            fresh[at], made[at], drawn[at] = True, seeded, rows.drawn(start, end)
-        previous = max(previous, end)
-    order = np.array([one.likely_ns for one in drawn], dtype=np.int64)
-    least = np.array([one.least_ns for one in drawn], dtype=np.int64)
-    most = np.minimum([one.most_ns for one in drawn], ends - starts) if drawn else order
+    loader, noted = timeline.tables.loader, _noted(recording)
+    starts, lengths = loader["start_ns"].astype(np.int64), (loader["end_ns"] - loader["start_ns"]).astype(np.int64)
+    made, drawn = _seeded(timeline)
+    fresh = made >= 0
+    order, least, most = (
+        np.array([getattr(one, name) for one in drawn], dtype=np.int64) for name in ("likely_ns", "least_ns", "most_ns")
+    )
     timed = np.isin(loader["step"], np.flatnonzero(timeline.tables.steps["attributed"]))
     words = loader["name"]
     alone = np.array([_ALONE in word for word in words.words] + [False])[words.codes]  # with workers it asks elsewhere
-    for asked, group in ((noted.first, fresh & alone), (noted.other, ~fresh & alone)):
-        share = _share(asked, (ends - starts)[timed & group])
+    for calls, group in ((noted.first, fresh & alone), (noted.other, ~fresh & alone)):
+        share = _share(calls, lengths[timed & group])
         if share is not None:
-            told = np.rint(share * (ends - starts)).astype(np.int64)
-            order = np.where(group, np.clip(told, least, most), order)
-    return LoaderIterators(fresh, made, order, _per_step(timeline, fresh, noted))
+            told = np.rint(share * lengths).astype(np.int64)
+            order = np.where(group, np.clip(told, least, np.minimum(most, lengths)), order)
+    return LoaderIterators(fresh, np.where(fresh, made, starts), order, _per_step(timeline, fresh, noted))
 
 
-def _share(asked: _Asked, lengths: Column) -> float | None:
+def _seeded(timeline: Timeline) -> tuple[Column, list[_Drawn]]:
+    """Per call for a batch where making its iterator begins, -1 where it has been there before; and its draws."""
+    loader = timeline.tables.loader
+    made, drawn = np.full(len(loader), -1, dtype=np.int64), [NOTHING_DRAWN] * len(loader)
+    if not len(loader):
+        return made, drawn
+    rows, previous = _MainRows.read(timeline), -(1 << 62)
+    for at, (start, end) in enumerate(zip(loader["start_ns"].tolist(), loader["end_ns"].tolist(), strict=True)):
+        seeded = rows.seeded(previous, start)
+        if seeded is not None:
+            made[at], drawn[at] = seeded, rows.drawn(start, end)
+        previous = max(previous, end)
+    return made, drawn
+
+
+def _share(calls: _SamplerCalls, lengths: Column) -> float | None:
     """Which part of the time for a batch asking the sampler takes; None where the two are not of the same batches."""
-    if not asked.batches or len(lengths) != asked.batches or not lengths.sum():
+    if not calls.batches or len(lengths) != calls.batches or not lengths.sum():
         return None
-    return min(1.0, asked.ns / float(lengths.sum()))
+    return min(1.0, calls.ns / float(lengths.sum()))
 
 
 def _per_step(timeline: Timeline, fresh: Column, noted: _Noted) -> float:
@@ -106,7 +108,7 @@ def _per_step(timeline: Timeline, fresh: Column, noted: _Noted) -> float:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SamplerCalls:
     """How often a sampler was asked for the samples of a batch in the attributed steps, and how long that took."""
 
     batches: int = 0
@@ -118,8 +120,8 @@ class _Noted:
     """What the recording counted: iterators per step, and the calls of samplers, by whether the iterator was new."""
 
     per_step: float | None = None
-    first: _Asked = _Asked()
-    other: _Asked = _Asked()
+    first: _SamplerCalls = _SamplerCalls()
+    other: _SamplerCalls = _SamplerCalls()
 
 
 def _noted(recording: RankRecording | None) -> _Noted:
@@ -133,7 +135,7 @@ def _noted(recording: RankRecording | None) -> _Noted:
     count, loader = max(counted, key=lambda pair: pair[0])
     index = loader.get("index") or {}
     first, other = (
-        _Asked(index.get(f"{name}_batches") or 0, index.get(f"{name}_ns") or 0) for name in ("first", "other")
+        _SamplerCalls(index.get(f"{name}_batches") or 0, index.get(f"{name}_ns") or 0) for name in ("first", "other")
     )
     return _Noted(max(0, count - 1) / steps, first, other)
 
