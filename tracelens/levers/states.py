@@ -231,7 +231,7 @@ def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
 
 def _missing_of_loader(need: LeverNeed, facts: LeverFacts) -> str | None:
     if need == "kept-iterator" and facts.owners.makes_iterators:
-        return say("the loop makes an iterator for each batch, and would start its workers with it")
+        return say("the loop makes an iterator in each step, and would start its workers with it")
     return say("no batch came from a DataLoader") if need == "loader" and facts.loader is False else None
 
 
