@@ -68,7 +68,7 @@ from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
 from tracelens.schemes.catalog import Rules
 from tracelens.schemes.facts import AdoptionLimits, Facts
-from tracelens.trace import loader_marks
+from tracelens.trace import loader_iterators, loader_marks
 from tracelens.verify import baseline, store
 
 __all__ = [
@@ -350,7 +350,8 @@ def _replay_trace(
     if (meaningless := debug_settings.unjudged(run)) is not None:
         return meaningless
     clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
-    trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
+    iterators = loader_iterators.find(built, recording)
+    trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording), iterators)
     return trace if isinstance(trace, Abstention) else trace.shown_on(steps)
 
 

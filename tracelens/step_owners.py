@@ -207,11 +207,21 @@ class _Recoverable:
         return line_gains.in_one_call(self.trace, self.timeline, slow.launching, slow.everything)
 
     def _loader(self, owner: Owner) -> tuple[Gain | None, Owner]:
-        """With more workers, or where they bring nothing, with batches that need not be made."""
+        """With more workers, or where they bring nothing, with batches that need not be made. Where the loop makes an
+        iterator for each batch, with one that is kept: before that workers are no help, and afterwards nobody knows."""
+        if self.step.iterators is not None:
+            if not owner.makes_iterators or owner.owned_ns < self._least:
+                return None, owner
+            return self._kept_iterator, replace(owner, instead=say("an iterator that is kept"))
         if self._more_workers is not None:
             return self._more_workers, replace(owner, instead=self._enough_workers)
         gain = line_gains.with_ready_batches(self.trace) if owner.owned_ns >= self._least else None
         return gain, owner if gain is None else replace(owner, instead=say("batches that are ready"))
+
+    @cached_property
+    def _kept_iterator(self) -> Gain | None:
+        spans = self.step.iterators or intervals.EMPTY
+        return line_gains.without_work(self.trace, self.timeline, spans, intervals.total(spans) // max(1, self._steps))
 
     @cached_property
     def _more_workers(self) -> Gain | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tracelens import units
-from tracelens.model import Breakdown, Edit, Estimate, Location, Owner, Owners, Scheme, Stall
+from tracelens.model import NEW_ITERATOR, Breakdown, Edit, Estimate, Location, Owner, Owners, Scheme, Stall
 from tracelens.schemes import loss_text, verdict
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.loss import Loss, Period, StepFacts, largest
@@ -230,17 +230,40 @@ def test_an_optimizer_that_goes_tensor_by_tensor_is_no_limit_of_the_loop_either(
     loss = of_step(step(slow, Owner("launch", 11 * MS), Owner("gpu", 8 * MS)), 0.3)
     assert loss is not None and loss_text.sentence(loss, Period(25 * MS, 25 * MS)) == (
         "The optimizer (train.py:90) leaves the GPU idle 6.0 of every 25.0 ms; "
-        "with all tensors taken at once a step takes 20.0 ms (predicted)"
+        "with all tensors taken at once a step takes 20.0 ms (19.0 to 22.0, predicted)"
     )
 
 
-def test_a_promise_of_which_less_than_half_is_sure_has_its_range() -> None:
+def test_a_promise_stands_alone_where_its_range_is_narrow() -> None:
+    """Within a quarter of its middle to either side, and at least half of it sure."""
     loss = Loss(replace(COLLECT, owned_ns=9 * MS, recoverable_ns=8 * MS, low_ns=3 * MS, high_ns=10 * MS))
     assert loss_text.sentence(loss, Period(25 * MS, 25 * MS)).endswith(
         "without it a step takes 17.0 ms (15.0 to 22.0, predicted)"
     )
-    surer = Loss(replace(loss.owner, low_ns=4 * MS))
+    wide = Loss(replace(loss.owner, low_ns=6 * MS, high_ns=12 * MS))
+    assert loss_text.sentence(wide, Period(25 * MS, 25 * MS)).endswith(
+        "without it a step takes 17.0 ms (13.0 to 19.0, predicted)"
+    )
+    surer = Loss(replace(loss.owner, low_ns=6 * MS))
     assert loss_text.sentence(surer, Period(25 * MS, 25 * MS)).endswith("without it a step takes 17.0 ms (predicted)")
+
+
+def test_an_iterator_for_each_batch_is_named_and_no_worker_is_offered() -> None:
+    new = Owner(
+        "dataloader", 9 * MS, (Location("train.py", 12),), NEW_ITERATOR, None, None, 8 * MS, 7 * MS, 9 * MS, "replayed",
+        "an iterator that is kept",
+    )  # fmt: skip
+    period = Period(25 * MS, 25 * MS)
+    assert loss_text.headline(Loss(new), period) == "A new loader iterator takes 9.0 ms of every 25.0 ms step"
+    assert loss_text.sentence(Loss(new), period) == (
+        "A new loader iterator (train.py:12) takes 9.0 ms of every 25.0 ms step; "
+        "with an iterator that is kept a step takes 17.0 ms (predicted)"
+    )
+    unknown = replace(new, recoverable_ns=None, low_ns=None, high_ns=None, evidence=None, instead=None)
+    facts = replace(loop(unknown, Owner("gpu", 16 * MS)), stalls=(), gpu_busy_share=0.5)
+    assert "worker" not in verdict.nothing((), facts) + verdict.beside((), facts)
+    assert "one DataLoader iterator for many batches" in verdict.nothing((), facts)
+    assert "one DataLoader iterator for many batches" in verdict.beside((), facts)
 
 
 # -------------------------------------------------------------------------------------------------------- its words
@@ -430,7 +453,7 @@ def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None
     )
     busy = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
     assert verdict.beside((), busy) == "What might help: bf16, torch.compile, cheaper kernels (by hand)."
-    line = loop(replace(COLLECT, recoverable_ns=10 * MS), Owner("gpu", 15 * MS))
+    line = loop(replace(COLLECT, recoverable_ns=10 * MS, low_ns=9 * MS, high_ns=11 * MS), Owner("gpu", 15 * MS))
     assert verdict.beside((), line) == "train.py:88: without it a step takes 15.0 ms (predicted)."
 
 

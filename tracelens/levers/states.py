@@ -219,14 +219,20 @@ def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
         return say("no GPU work was recorded")
     if need == "pytorch-1" and facts.torch is not None and not facts.torch.startswith("1."):
         return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
-    if need == "loader" and facts.loader is False:
-        return say("no batch came from a DataLoader")
+    if need in ("loader", "kept-iterator"):
+        return _missing_of_loader(need, facts)
     item = facts.item({"workers": "loader_workers"}.get(need, need))
     if item is None or item.present is not False:
         return None
     if need == "workers":
         return say("the DataLoader has no workers ({evidence})", evidence=item.evidence)
     return item.evidence if need == "convolutions" else None
+
+
+def _missing_of_loader(need: LeverNeed, facts: LeverFacts) -> str | None:
+    if need == "kept-iterator" and facts.owners.makes_iterators:
+        return say("the loop makes an iterator in each step, and would start its workers with it")
+    return say("no batch came from a DataLoader") if need == "loader" and facts.loader is False else None
 
 
 def _without(owner: Owner, step_ns: int) -> Speedup | None:

@@ -65,7 +65,16 @@ from tracelens.model.levers import (
     ToggleKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
-from tracelens.model.owners import ISSUING_KINDS, OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
+from tracelens.model.owners import (
+    ISSUING_KINDS,
+    NEW_ITERATOR,
+    OWNER_KINDS,
+    BatchPart,
+    BatchTimes,
+    Owner,
+    OwnerKind,
+    Owners,
+)
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, UnsafeOffer
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
@@ -95,6 +104,7 @@ __all__ = [
     "LEVER_EFFECTS",
     "LEVER_FAMILIES",
     "LEVER_STATES",
+    "NEW_ITERATOR",
     "OUTCOMES",
     "OWNER_KINDS",
     "TOGGLE_KINDS",

@@ -22,6 +22,9 @@ OwnerKind = Literal[
     "gpu",
     "unknown",
 ]
+NEW_ITERATOR = "DataLoader.__iter__"
+"""`callee` of the DataLoader's time where the loop makes an iterator in each step, until a sample of its first batch is
+read: the seeds, the order of the samples, the end of the iterator before."""
 OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
 HOST_KINDS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator", "optimizer", "backward", "launch")
 ISSUING_KINDS: tuple[OwnerKind, ...] = ("launch", "backward", "optimizer")
@@ -131,6 +134,11 @@ class Owner:
         exposed_copies = self.kind == "copy" and self.callee is None and not self.locations
         return self.kind in ("gpu", "communication") or exposed_copies
 
+    @property
+    def makes_iterators(self) -> bool:
+        """Whether it is the DataLoader's iterator that the loop makes anew in each step."""
+        return self.kind == "dataloader" and self.callee == NEW_ITERATOR
+
 
 @dataclass(frozen=True, slots=True)
 class Owners:
@@ -150,6 +158,11 @@ class Owners:
     def batch(self) -> BatchTimes | None:
         """What the DataLoader's batches are spent on, where that was recorded."""
         return next((owner.batch for owner in self.owners if owner.batch is not None), None)
+
+    @property
+    def makes_iterators(self) -> bool:
+        """Whether the loop makes an iterator of its DataLoader in each step, and would make its workers with it."""
+        return any(owner.makes_iterators for owner in self.owners)
 
     @property
     def remedies_of_largest(self) -> tuple[str, ...]:

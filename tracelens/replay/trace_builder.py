@@ -37,6 +37,7 @@ from tracelens.replay.replay_trace import (
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
+from tracelens.trace.loader_iterators import LoaderIterators
 from tracelens.trace.recorded_rows import MOST_ROW_NS
 from tracelens.trace.streams import distinct_streams
 from tracelens.trace.tables import among
@@ -68,9 +69,10 @@ def build(
     clock: StepClock | None = None,
     calibration: Calibration | None = None,
     loader_known: bool = True,
+    iterators: LoaderIterators | None = None,
 ) -> ReplayTrace | Abstention:
     """The ReplayTrace of a Timeline; an Abstention says what to record where no replay is possible. `loader_known`:
-    whether time in a DataLoader would show."""
+    whether time in a DataLoader would show. `iterators`: those that the loop makes of it."""
     refusal = too_little_known(timeline) or too_few_records(timeline)
     if refusal is not None:
         return refusal
@@ -84,7 +86,7 @@ def build(
             ),
             say("record CPU activities and take batches from a torch DataLoader: tracelens profile"),
         )
-    loader = _loader(timeline, trace, clock)
+    loader = _with_iterators(_loader(timeline, trace, clock), timeline, iterators)
     # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
     trace = replace(trace, loader=replace(loader, period_ns=None))
     compiled = compile_program(edits.apply(trace), 0.0)
@@ -202,6 +204,15 @@ def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> 
     if _usual(spans) - trace.calibration.loader_work_limit_ns < LOADER_BOUND_SHARE * trace.recorded_ns:
         return LoaderPace(workers)
     return LoaderPace(workers, _unprofiled(clock) or trace.recorded_ns)
+
+
+def _with_iterators(loader: LoaderPace, timeline: Timeline, iterators: LoaderIterators | None) -> LoaderPace:
+    if iterators is None:
+        return loader
+    kept = np.flatnonzero(timeline.tables.steps["kept"])
+    inside = np.isin(timeline.tables.loader["step"], kept)
+    order_ns = int(iterators.order_ns[inside].sum()) // max(1, len(kept))
+    return replace(loader, iterators=iterators.per_step, order_ns=order_ns)
 
 
 def _longest_gaps(trace: ReplayTrace) -> list[int]:

@@ -34,6 +34,7 @@ _SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": i
 _PLACE = {"path": str, "line": int, "function": str}
 _SPLIT = {"batches": int, "workers": int, "fetch_ns": int, "collate_ns": int, "transforms": {}}
 _SPLIT |= {"sample_place": _PLACE, "collate_place": _PLACE}
+_INDEX = {"first_batches": int, "first_ns": int, "other_batches": int, "other_ns": int}
 _LOADER = {
     "num_workers": int,
     "pin_memory": bool,
@@ -41,6 +42,8 @@ _LOADER = {
     "batch_bytes": int,
     "supply": _SUPPLY,
     "split": _SPLIT,
+    "iterators": int,
+    "index": _INDEX,
 }
 _CLOCK = {"unprofiled_ns": [int], "unprofiled_mean_ns": float, "unprofiled_clock": str, "profiled_ns": [int]}
 _RANK: Shape = {

@@ -35,6 +35,8 @@ LEAST_CERTAIN_SHARE = 0.01
 """Of the step, at the low end of the range."""
 MOSTLY_SURE = 0.5
 """Of the middle: with a lower end below it the range is said, because the promise is that end."""
+NARROW = 0.25
+"""Half of a range, as a part of its middle: up to here the middle may stand alone."""
 FEWEST_LAUNCHES = 50
 """Per step, as the detector of many short kernels has it: fewer are not what makes the host slow."""
 MOSTLY = 0.6
@@ -87,6 +89,14 @@ class Loss:
     def returns(self) -> bool:
         """Whether `ns` was replayed or measured; else it is the time that was owned."""
         return self.owner.recoverable_ns is not None
+
+    @property
+    def narrow(self) -> bool:
+        """Whether its gain is known well enough to be told without its range."""
+        low, high = self.owner.low_ns, self.owner.high_ns
+        if low is None or high is None:
+            return True
+        return low >= MOSTLY_SURE * self.ns and high - low <= 2 * NARROW * self.ns
 
     @property
     def observed_ns(self) -> int:

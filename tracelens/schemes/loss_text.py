@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tracelens import units
 from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
-from tracelens.schemes.loss import MOST_BUSY, MOSTLY_SURE, OF_A_LINE, Loss, Period
+from tracelens.schemes.loss import MOST_BUSY, OF_A_LINE, Loss, Period
 from tracelens.schemes.wording import loop_place, place, places, step
 from tracelens.units import LEAST_COPIES_SHARE, kernels_and_copies, known_by, step_ms
 
@@ -29,6 +29,7 @@ _KINDS: Mapping[OwnerKind, str] = {
     "launch": say("launching kernels"),
     "gpu": say("the GPU"),
 }
+_NEW_ITERATOR = say("a new loader iterator")
 _ONE = {"wait": say("a wait"), "copy": say("a copy")}
 _ALL_COPIES = say("copies that nothing hides")
 _OF_TRAINING = say("the training's own work")
@@ -104,7 +105,7 @@ def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
     known = known_by(loss.owner.evidence or "replayed")
     told = {"without": _without(loss), "rest": step(rest_ns, min(rest_ns, base_ns)), "known": known}
     low, high = loss.owner.low_ns, loss.owner.high_ns
-    if low is None or high is None or low >= MOSTLY_SURE * loss.ns:
+    if low is None or high is None or loss.narrow:
         return say("{without} a step takes {rest} ({known})", **told)
     best, worst = (units.step_ms(max(base_ns - ns, 0), min(rest_ns, base_ns)) for ns in (high, low))
     return say("{without} a step takes {rest} ({best} to {worst}, {known})", **told, best=best, worst=worst)
@@ -177,7 +178,7 @@ def subject(loss: Loss) -> str:
         name = (
             _OF_TRAINING
             if loss.of_training
-            else _KINDS[owner.kind]
+            else _kind(owner)
             if owner.kind != "allocator" or not owner.callee
             else owner.callee
         )
@@ -188,6 +189,10 @@ def subject(loss: Loss) -> str:
         return say("{where} ({name})", where=loop_place(owner), name=_LOOP)
     called = f"{where} ({owner.callee})" if where and owner.callee else where or owner.callee
     return called or say("Python between the launches")
+
+
+def _kind(owner: Owner) -> str:
+    return _NEW_ITERATOR if owner.makes_iterators else _KINDS[owner.kind]
 
 
 def _launching(loss: Loss, where: str) -> str:
@@ -224,7 +229,7 @@ def _names(loss: Loss) -> Sequence[str]:
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
-        return (*called, say("{launches} launches", launches=launches) if launches else _KINDS[owner.kind])
+        return (*called, say("{launches} launches", launches=launches) if launches else _kind(owner))
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
         return (_LINE if at_a_line else say("Python between the launches"), say("Python"))
@@ -241,7 +246,7 @@ def _called(owner: Owner) -> str:
 def _without(loss: Loss) -> str:
     if loss.owner.instead is not None:
         return say("with {instead}", instead=loss.owner.instead)
-    if loss.owner.kind == "dataloader":
+    if loss.owner.kind == "dataloader" and not loss.owner.makes_iterators:
         return say("with enough workers")
     return say("without them") if loss.count > 1 else say("without it")
 

@@ -46,6 +46,7 @@ MENTIONED_POINTS = 2.0
 """The fastest scheme is named beside the winner when it is that many percentage points faster."""
 
 _LOADER_HELPS = say("more DataLoader workers, cheaper preprocessing, cached samples would help")
+_ITERATOR_HELPS = say("one DataLoader iterator for many batches would help")
 
 _NOT_JUDGED = {
     "launch-blocking": say("Not judged: CUDA_LAUNCH_BLOCKING was set"),
@@ -222,7 +223,8 @@ def _first_that_fits(texts: Sequence[str]) -> tuple[str]:
 
 def _beside(loss: Loss, unjudged: Abstention | None, schemes: Sequence[Scheme]) -> tuple[str, ...]:
     """What to know beside an owner that no scheme acts on, the fullest form first."""
-    helps = (_LOADER_HELPS,) if loss.owner.kind == "dataloader" and not loss.returns else ()
+    loader = _ITERATOR_HELPS if loss.owner.makes_iterators else _LOADER_HELPS
+    helps = (loader,) if loss.owner.kind == "dataloader" and not loss.returns else ()
     if unjudged is not None:  # what keeps the patcher from other places says nothing of this one
         return helps if unjudged.detector == "patch" else (*helps, unjudged.hint)
     maybe = uncertain(schemes)

@@ -12,7 +12,7 @@ Which line makes a call that may wait?
 Which line switches on what makes every time meaningless?
     `anomaly_log`
 Where is a DataLoader made, and what does it spend its batches on?
-    `loader_places`, `batch_split`, `worker_split`, `worker_throughput`
+    `loader_places`, `batch_split`, `worker_split`, `worker_throughput`, `index_clock`
 What is kept and written?
     `recording_data`, `process_facts`, `saving`, `rank_files`
 How does a script begin a recording itself?
