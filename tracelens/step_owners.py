@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from tracelens.findings import AnalyzedRank
-from tracelens.findings.owners import LineWork, OwnedStep, attribute, with_callees
+from tracelens.findings.owners import LineWork, OwnedStep, attribute, slow_steps, with_callees
 from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Edit, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.replay import estimate, exposed_cost, line_gains, worker_count
@@ -57,6 +57,8 @@ def collect(
     found = attributed.owners
     if isinstance(replay_trace, ReplayTrace):
         found = _Recoverable(attributed, replay_trace, rank.timeline, rank.stalls).owners()
+    slow, theirs = slow_steps.collect(rank.timeline, recording)
+    found = replace(found, owners=(*found.owners, *theirs), slow=slow)
     paths = {owner.locations[0].path for owner in found.owners if owner.locations}
     return with_callees(found, sources.texts_of(paths, rank.run, code, "project"))
 

@@ -63,7 +63,7 @@ def head(screen: FirstScreen) -> Iterator[RenderableType]:
     """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
     yield terminal.subject(screen.subject)
     yield from _answer(screen)
-    for sentence in (*screen.machine, screen.batch, screen.pace):
+    for sentence in (*screen.rare, *screen.machine, screen.batch, screen.pace):
         if sentence:
             yield terminal.paragraph(sentence)
 

@@ -10,6 +10,8 @@ pieces         segments cut where that ends
 sums           group-by of columns
 attribute      all of it added up by owner
 line_work      what each line does on the host, idle or not
+slow_lines     at which lines a slow step spends what an ordinary one does not take
+slow_steps     owners of what slow steps add to the mean step
     callees        what a line calls, by its text
 """
 
