@@ -95,14 +95,19 @@ def _leading(facts: Facts, scheme: Scheme | None = None) -> SlowSteps | None:
     if slow is None or not facts.steps_found or _ns(slow, facts.owners) < LEAST_SHARE * slow.mean_ns:
         return None
     loss = verdict.told_loss(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
-    return slow if loss is None or not _is_larger(loss, _ns(slow, facts.owners)) else None
+    return slow if loss is None or not _is_larger(loss, _ns(slow, facts.owners), facts.owners) else None
 
 
-def _is_larger(loss: Loss, slow_ns: int) -> bool:
-    """Whether an ordinary step has a larger loss: work that has to be done in any case is none."""
-    if loss.of_training or (not loss.returns and (loss.owner.kind in (*BUSY, *ISSUING_KINDS))):
+def _is_larger(loss: Loss, slow_ns: int, owners: Owners | None) -> bool:
+    """Whether an ordinary step has a larger loss. Work that has to be done in any case is none, nor is time of which
+    nothing is known to come back, where that was replayed, nor what has no line where slow steps have one."""
+    if loss.returns:
+        return loss.ns > slow_ns
+    replayed = owners is not None and any(owner.recoverable_ns is not None for owner in owners.ordinary.owners)
+    if replayed or loss.of_training or loss.owner.kind in (*BUSY, *ISSUING_KINDS):
         return False
-    return loss.ns > slow_ns
+    unknown = not loss.owner.locations or loss.owner.reason is not None
+    return loss.ns > slow_ns and not (unknown and _owner(owners) is not None)
 
 
 def _owner(owners: Owners | None) -> Owner | None:

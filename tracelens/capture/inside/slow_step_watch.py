@@ -37,13 +37,13 @@ class SlowStepWatch:
         """Number and length of the slow step."""
 
     def plan(self, number: int) -> bool:
-        """Whether a slow step is due soon enough after step `number`. Where epochs begin, it may come a little later."""
+        """Whether a slow step is due soon enough after step `number`; where epochs begin, it may come a little later."""
         pattern = self._pattern
         due = pattern.next_after(number + RECOVERING - self._first)
         if due is None:
             return False
         self._from = due + self._first - 1
-        self._last = self._from + 1 + min(pattern.likely_every or 0, MOST_LATE)
+        self._last = self._from + 1 + min(pattern.every or 0, MOST_LATE)  # a third one has to come when it is due
         return (self._from + 1 - number) * pattern.mean_ns <= self._most_ns
 
     def begin(self) -> None:
@@ -52,7 +52,7 @@ class SlowStepWatch:
         self._start_ns = self._began_ns = time.perf_counter_ns()
 
     def ended(self, number: int, now: int) -> bool:
-        """Step `number` ended at `now` (`time.perf_counter_ns`), and the next one begins; True: there is no more to do."""
+        """Step `number` ended at `now` (`time.perf_counter_ns`), and the next one begins. True: nothing more is to do."""
         taken = now - self._began_ns
         if number >= self._from and taken >= self._pattern.least_slow_ns:
             self.clock.stop()

@@ -23,6 +23,8 @@ Spent = Mapping[Under, float]
 LEAST_PART = 0.1
 """Of what a slow step takes longer: a line below it is not named."""
 MOST_LINES = 3
+MOSTLY = 0.5
+"""Of what a slow step takes longer: then the statements that only slow steps run are the reason."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,11 @@ def lines(slow: Sequence[Spent], ordinary: Sequence[Spent]) -> tuple[SlowLine, .
         if ns > 0 and under:
             parts[_statement(under, known)] += ns
     whole = max(total, sum(parts.values()))
-    named = sorted(parts.items(), key=lambda each: -each[1])[:MOST_LINES]
-    return tuple(
-        SlowLine(place, ns / whole, _key(place) not in known) for place, ns in named if ns >= LEAST_PART * whole
-    )
+    named = [SlowLine(place, ns / whole, _key(place) not in known) for place, ns in parts.items()]
+    if sum(line.part for line in named if line.alone) >= MOSTLY:  # what else took longer is how steps differ anyway
+        named = [line for line in named if line.alone]
+    large = [line for line in named if line.part >= LEAST_PART]
+    return tuple(sorted(large, key=lambda line: -line.part)[:MOST_LINES])
 
 
 def _statement(under: Under, known: set[tuple[str, int | None]]) -> Location:
