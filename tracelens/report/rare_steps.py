@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tracelens.messages import capital, say
+from tracelens.messages import begun, capital, say
 from tracelens.model import Diagnosis, Lever, Owner, PlannedDiagnosis
 from tracelens.report import wording
 
@@ -21,7 +21,7 @@ def said(diagnosis: Diagnosis, shown: str) -> tuple[str, ...]:
     if not clause:
         return ()
     known = str(clause)[1:] in str(shown)
-    return (*(() if known else (say("{sentence}.", sentence=_capital(clause)),)), *_help(diagnosis, shown))
+    return (*(() if known else (say("{sentence}.", sentence=begun(clause)),)), *_help(diagnosis, shown))
 
 
 def _help(diagnosis: Diagnosis, shown: str) -> Iterator[str]:
@@ -40,7 +40,3 @@ def _lever(diagnosis: Diagnosis, owner: Owner) -> Lever | None:
         return None
     listed = {lever.id: lever for lever in diagnosis.levers}
     return next((listed[name] for name in owner.remedies if name in listed and name not in NAMES_NO_HELP), None)
-
-
-def _capital(text: str) -> str:
-    return capital(text) if text.startswith(("every ", "one of ", "a line ")) else text

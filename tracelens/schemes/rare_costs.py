@@ -12,7 +12,7 @@ from typing import Any
 
 from tracelens import units
 from tracelens.lever_names import ordinal
-from tracelens.messages import capital, say
+from tracelens.messages import begun, say
 from tracelens.model import ISSUING_KINDS, HeadlineKind, Owner, Owners, Scheme, SlowSteps
 from tracelens.model.slow_steps import LEAST_SHARE
 from tracelens.schemes import loss_text, verdict
@@ -56,7 +56,7 @@ def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts
     gain = say(
         "in an ordinary step {lever}: {gain}", lever=lever_name(scheme), gain=throughput(estimate, facts.step_ns)
     )
-    return bounded(_capital(clause(facts.owners)), gain, "")
+    return bounded(begun(clause(facts.owners)), gain, "")
 
 
 def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
@@ -64,7 +64,7 @@ def nothing(schemes: Sequence[Scheme], facts: Facts) -> str:
     slow = _leading(facts)
     if slow is None:
         return verdict.nothing(schemes, facts)
-    text = _capital(clause(facts.owners))
+    text = begun(clause(facts.owners))
     return bounded(text, *_more(slow, facts), "")
 
 
@@ -136,11 +136,11 @@ def _headlines(slow: SlowSteps, owner: Owner | None) -> Iterator[str]:
     when = _when(slow)
     if owner is not None:
         for who in loss_text.names(owner):
-            yield _capital(say("{who} takes {taken} at {when}", who=who, taken=_at_one_step(slow, owner), when=when))
+            yield begun(say("{who} takes {taken} at {when}", who=who, taken=_at_one_step(slow, owner), when=when))
     longer = units.step_ms(slow.ordinary_ns + slow.excess_ns, slow.ordinary_ns)
     usual = units.step_ms(slow.ordinary_ns, slow.ordinary_ns)
-    yield _capital(say("{when} takes {longer} ms, the others {usual}", when=when, longer=longer, usual=usual))
-    yield _capital(say("{when} takes {longer} ms", when=when, longer=longer))
+    yield begun(say("{when} takes {longer} ms, the others {usual}", when=when, longer=longer, usual=usual))
+    yield begun(say("{when} takes {longer} ms", when=when, longer=longer))
 
 
 def _at_one_step(slow: SlowSteps, owner: Owner) -> str:
@@ -169,8 +169,3 @@ def clause(owners: Owners | None) -> str:
     where = place(owner.locations[0]) if owner.locations else ""
     who = say("{where} ({call})", where=where, call=owner.callee) if where and owner.callee else where or owner.callee
     return say("{who} takes {taken} at {when}: {cost}", who=who, taken=_at_one_step(slow, owner), when=when, cost=cost)
-
-
-def _capital(text: str) -> str:
-    """Not the name of a file or a function."""
-    return capital(text) if text.startswith(("every ", "one of ", "a line ")) else text

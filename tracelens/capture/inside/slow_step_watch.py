@@ -37,7 +37,7 @@ class SlowStepWatch:
         """Number and length of the slow step."""
 
     def plan(self, number: int) -> bool:
-        """Whether a slow step is due soon enough after step `number`; where epochs begin, it may come a little later."""
+        """Whether a slow step is due soon enough after step `number`; at a new epoch it may come a little later."""
         pattern = self._pattern
         due = pattern.next_after(number + RECOVERING - self._first)
         if due is None:
@@ -52,7 +52,7 @@ class SlowStepWatch:
         self._start_ns = self._began_ns = time.perf_counter_ns()
 
     def ended(self, number: int, now: int) -> bool:
-        """Step `number` ended at `now` (`time.perf_counter_ns`), and the next one begins. True: nothing more is to do."""
+        """Step `number` ended at `now` (`time.perf_counter_ns`) and the next one begins; True: that was all."""
         taken = now - self._began_ns
         if number >= self._from and taken >= self._pattern.least_slow_ns:
             self.clock.stop()
