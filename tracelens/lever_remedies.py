@@ -192,7 +192,7 @@ def with_remedies(owners: Owners, rules: Sequence[LeverRule], facts: LeverFacts,
             own = [rule for rule in own if (rule.callees or rule.code) and not 0 < rule.interval <= every]
         special = [rule for rule in own if rule.callees or rule.code]
         chosen = [*special, *(rule for rule in own if rule.value.takes == "place")] if special else own
-        out.append(replace(owner, remedies=(*ended, *(rule.id for rule in chosen))))
+        out.append(replace(owner, remedies=tuple(dict.fromkeys((*ended, *(rule.id for rule in chosen))))))
     return replace(owners, owners=tuple(out))
 
 

@@ -86,8 +86,10 @@ def _reason(pattern: SlowPattern) -> str:
 
 
 def _with_numbers(owner: Owner, part: float, slow: SlowSteps) -> Owner:
-    """What the owner adds to the mean step."""
-    middle, low, high = (round(part * ns) for ns in (slow.per_step_ns, slow.low_ns, slow.high_ns))
+    """What the owner adds to the mean step: its line's own time, and at most what no line was seen for besides, which
+    may be what it leaves behind (a queue that runs empty, a cold cache)."""
+    left = 1.0 - slow.explained
+    middle, low, high = round(part * slow.per_step_ns), round(part * slow.low_ns), round((part + left) * slow.high_ns)
     return replace(owner, recoverable_ns=middle, low_ns=low, high_ns=high, evidence="measured", occurrences=slow.seen)
 
 
