@@ -92,6 +92,8 @@ class FirstScreen:
     """Where the one step time does not describe the recorded steps; empty where it does."""
     rare: tuple[str, ...]
     """What steps that take much longer than the others cost, and what helps, as far as it is not said above."""
+    has_slow_steps: bool
+    """Then the step of every lever is an ordinary one."""
     steps_found: bool
     """Else times are of the whole recording."""
     instead: str
@@ -143,6 +145,7 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         machine=shared_machine.shared_machine(diagnosis).said(),
         pace=recorded_pace.said(diagnosis),
         rare=rare_steps.said(diagnosis, _instead(diagnosis) or wording.beside_headline(diagnosis)),
+        has_slow_steps=diagnosis.owners.slow is not None,
         steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
         reason=saving_reason.reason(diagnosis, then, strip),
@@ -305,9 +308,10 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
     base_ns = diagnosis.steps.best_known_ns
     step_ns = base_ns / lever.known.speedup
     saved = step_ms(saved_ns(base_ns, step_ns), base_ns)
-    return say(
-        "{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=gain_words.throughput(lever, base_ns)
-    )
+    told = {"lever": name, "saved": saved, "gained": gain_words.throughput(lever, base_ns)}
+    if diagnosis.owners.slow is not None:
+        return say("In an ordinary step {lever} saves {saved} ms: {gained}.", **told)
+    return say("{lever} saves {saved} ms: {gained}.", **told)
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:
