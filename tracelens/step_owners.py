@@ -18,7 +18,15 @@ from functools import cached_property
 import numpy as np
 
 from tracelens.findings import AnalyzedRank, kept_steps
-from tracelens.findings.owners import LineWork, LoopWork, OwnedStep, attribute, loop_around, with_callees
+from tracelens.findings.owners import (
+    LineWork,
+    LoopWork,
+    OwnedStep,
+    attribute,
+    loop_around,
+    slow_steps,
+    with_callees,
+)
 from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Edit, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.replay import estimate, exposed_cost, line_gains, worker_count
@@ -56,11 +64,13 @@ def collect(
     """The owners of a step of this rank, as far as each can be known."""
     attributed = attribute(rank.timeline, rank.breakdown, rank.stalls, recording)
     found = attributed.owners
-    paths = {owner.locations[0].path for owner in found.owners if owner.locations}
+    slow, theirs = slow_steps.collect(rank.timeline, recording)
+    paths = {owner.locations[0].path for owner in (*found.owners, *theirs) if owner.locations}
     paths |= {work.location.path for work in attributed.loop_work}
     texts = sources.texts_of(paths, rank.run, code, "project")
     if isinstance(replay_trace, ReplayTrace):
         found = _Recoverable(attributed, replay_trace, rank.timeline, rank.stalls, texts).owners()
+    found = replace(found, owners=(*found.owners, *theirs), slow=slow)
     return with_callees(found, texts)
 
 

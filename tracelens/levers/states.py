@@ -236,7 +236,9 @@ def _missing_of_loader(need: LeverNeed, facts: LeverFacts) -> str | None:
 
 
 def _without(owner: Owner, step_ns: int) -> Speedup | None:
-    """The step without this owner's time, where that was replayed."""
+    """The step without this owner's time, where that was replayed; what comes in slow steps alone is of another one."""
+    if owner.occurrences:
+        return None
     gains = (owner.low_ns, owner.recoverable_ns, owner.high_ns)
     if any(ns is None or ns >= step_ns for ns in gains):
         return None

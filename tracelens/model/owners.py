@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tracelens.messages import Message, joined, say
+from tracelens.model.slow_steps import SlowSteps
 from tracelens.model.source import Location
 from tracelens.units import ms
 
@@ -127,6 +128,9 @@ class Owner:
     """Of launches: whether all of them are made at the first of its lines."""
     loop: tuple[int, int] | None = None
     """First and last line of the loop that it is as a whole; see `Owners.loops`."""
+    occurrences: int = 0
+    """Of what comes in slow steps alone: in how many of the timed steps it did; 0 for what each step holds. It owns
+    nothing of an ordinary step, and `recoverable_ns` is what it adds to the mean one (`Owners.slow`)."""
 
     @property
     def is_gpu_work(self) -> bool:
@@ -153,6 +157,18 @@ class Owners:
     loops: tuple[Owner, ...] = ()
     """Loops within a step, over samples, boxes or parameters, of which several lines take part: each as one owner of
     kind `host_line`. Their time is that of the lines' own owners, and is not added to it."""
+    slow: SlowSteps | None = None
+    """Steps that take much longer than the one that the owners add up to; None where none do."""
+
+    @property
+    def ordinary(self) -> Owners:
+        """Without what comes in slow steps alone: its numbers are of another step time."""
+        return replace(self, owners=tuple(owner for owner in self.owners if not owner.occurrences))
+
+    @property
+    def of_slow_steps(self) -> tuple[Owner, ...]:
+        """What comes in slow steps alone, the largest first."""
+        return tuple(owner for owner in self.owners if owner.occurrences)
 
     @property
     def batch(self) -> BatchTimes | None:

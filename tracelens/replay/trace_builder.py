@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracelens.messages import say
-from tracelens.model import Abstention, Stall, StepClock, Timeline
+from tracelens.model import Abstention, SlowRows, Stall, StepClock, Timeline
 from tracelens.replay import bounds, edits, simulate
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.call_timings import measure_calls
@@ -95,7 +95,7 @@ def build(
     errors = ReplayErrors(window / trace.recorded_ns - 1, None)
     if abs(errors.recorded) > MOST_ERROR:
         return unexplained(errors.recorded, timeline, trace)
-    unprofiled = _unprofiled(clock)
+    unprofiled = _unprofiled(clock, timeline.slow)
     if unprofiled is None:
         costs = trace.calibration.row_overhead_ns
         return replace(trace, overhead=ProfilerOverhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
@@ -203,7 +203,7 @@ def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> 
     spans = [sum(op.issue_ns for op in editable_host_ops(step) if op.kind == "loader") for step in trace.steps]
     if _usual(spans) - trace.calibration.loader_work_limit_ns < LOADER_BOUND_SHARE * trace.recorded_ns:
         return LoaderPace(workers)
-    return LoaderPace(workers, _unprofiled(clock) or trace.recorded_ns)
+    return LoaderPace(workers, _unprofiled(clock, timeline.slow) or trace.recorded_ns)
 
 
 def _with_iterators(loader: LoaderPace, timeline: Timeline, iterators: LoaderIterators | None) -> LoaderPace:
@@ -233,8 +233,9 @@ def _usual(spans: Sequence[int]) -> int:
     return (sum(spans) - max(spans)) // max(1, len(spans) - 1)
 
 
-def _unprofiled(clock: StepClock | None) -> int | None:
-    """The typical step of W0: its mean without the few steps that the machine made slow.
+def _unprofiled(clock: StepClock | None, apart: SlowRows | None = None) -> int | None:
+    """The typical step of W0: its mean without the few steps that the machine made slow, and without those that are
+    told of by themselves.
 
     CUDA events time W0 as a whole, so they are taken where there was none.
     """
@@ -242,6 +243,10 @@ def _unprofiled(clock: StepClock | None) -> int | None:
         return None
     if not clock.unprofiled_ns:
         return clock.unprofiled_mean_ns
+    if apart is not None:
+        pattern = apart.pattern
+        slow_ns = sum(pattern.excess_ns) + pattern.seen * pattern.ordinary_ns
+        return round((pattern.total_ns - slow_ns) / (pattern.steps - pattern.seen))
     steps = np.asarray(clock.unprofiled_ns, dtype=np.float64)
     slow = steps > slow_steps.FACTOR * np.median(steps)
     if not slow.any() or slow.mean() > SLOW_STEP_SHARE:

@@ -51,6 +51,8 @@ _RANK: Shape = {
     "trace": str,
     "sources": str,
     "lines": str,
+    "slow_lines": str,
+    "slow_step": {"number": int, "ns": int},
     "clock": _CLOCK,
     "step_marks": str,
     "attributed_steps": [int],
@@ -188,6 +190,7 @@ def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
         events=tuple(_event(row) for row in sources.get("events") or ()),
         collections=tuple(_collection(row) for row in sources.get("collections") or ()),
         lines=_lines(folder / entry["lines"]) if entry.get("lines") else None,
+        slow_lines=_lines(folder / entry["slow_lines"]) if entry.get("slow_lines") else None,
         attributed_steps=tuple(int(k) for k in entry.get("attributed_steps") or ()),
         meta=entry,
     )

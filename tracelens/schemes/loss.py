@@ -116,9 +116,11 @@ class StepFacts:
 
 
 def largest(owners: Owners | None, step: StepFacts) -> Loss | None:
-    """The largest loss of a step; the GPU's own work where nothing else is one; None where no owner is known."""
+    """The largest loss of an ordinary step; the GPU's own work where nothing else is one; None where no owner is
+    known."""
     if owners is None:
         return None
+    owners = owners.ordinary
     issuing = _issuing(owners) if step.gpu_busy_share <= MOST_BUSY_WHEN_LAUNCHING else None
     least_ns = (LEAST_OWNED_SHARE if issuing else LEAST_RECOVERABLE_SHARE) * step.step_ns
     candidates = (*owners.owners, *_loops(owners))
@@ -146,7 +148,7 @@ def on_the_cpu(owners: Owners | None) -> Loss | None:
     nothing is; then that work, as the one of its parts that is most of it, else as a whole. None where nobody knows."""
     if owners is None:
         return None
-    located = [owner for owner in owners.owners if owner.locations and owner.reason is None]
+    located = [owner for owner in owners.ordinary.owners if owner.locations and owner.reason is None]
     own = [owner for owner in located if not _beside_training(owner)]
     longest = max(own, key=lambda owner: owner.owned_ns, default=None)
     longest_ns = longest.owned_ns if longest is not None else 0

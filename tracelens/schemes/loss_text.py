@@ -230,6 +230,11 @@ def _names(loss: Loss) -> Sequence[str]:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
         return (*called, say("{launches} launches", launches=launches) if launches else _kind(owner))
+    return names(owner)
+
+
+def names(owner: Owner) -> Sequence[str]:
+    """Of a line: what it calls, else that it is one."""
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
         return (_LINE if at_a_line else say("Python between the launches"), say("Python"))

@@ -1,6 +1,7 @@
 """The verdict: one sentence of at most 240 characters that says what to do, what it gives, and where.
 
-In: the chosen scheme (or none) and Facts. Out: text. Apart from `advise` because the sentence is the product: it stands
+In: the chosen scheme (or none) and Facts. Out: text, of an ordinary step: `rare_costs` goes before, where what comes
+in every N-th step costs more. Apart from `advise` because the sentence is the product: it stands
 unchanged on screen, in JSON and in the report. Where nothing pays it names the limit that binds and what helps instead.
 """
 
@@ -59,7 +60,7 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
     """The loss that the verdict is about, in at most 60 characters and without a line."""
     if facts.unjudged is not None:
         return _NOT_JUDGED.get(facts.unjudged.detector, say("Not judged: too much of the recording is missing"))
-    loss = _told(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
+    loss = told_loss(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
     if loss is None:
         if not facts.has_gpu:
             return say("Not judged: no GPU work was recorded")
@@ -71,7 +72,9 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
 
 def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     """What `headline` is about: a loss, the GPU's own work, or why nothing could be judged."""
-    loss = None if facts.unjudged is not None else _told(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
+    loss = (
+        None if facts.unjudged is not None else told_loss(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
+    )
     if loss is None:
         return "unjudged"
     return "gpu" if loss.owner.kind == "gpu" else "loss"
@@ -290,7 +293,7 @@ def _with_blocked(loss: Loss, ended: Sequence[str], facts: Facts) -> Loss:
     return replace(loss, blocked_ns=sum(stall.wait_ns for stall in there)) if there else loss
 
 
-def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
+def told_loss(facts: Facts, scheme: Scheme | None = None) -> Loss | None:
     """What the verdict is about: the scheme's waits, where these are the largest loss or share its idle time."""
     loss, estimate = _largest(facts), scheme.estimate if scheme is not None else None
     if scheme is None or estimate is None:

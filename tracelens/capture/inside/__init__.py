@@ -7,6 +7,7 @@ What happens at which step?
 What records?
     `instruments`: `profiler_session`, `cupti_detach`, `stack_sampler`, `cuda_event_log`, `gc_log`
     `line_clock` with `line_log`, `project_code`, `line_monitoring` and `line_tracing`
+    `slow_step_watch`, behind the windows
 Which line makes a call that may wait?
     `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`
 Which line switches on what makes every time meaningless?

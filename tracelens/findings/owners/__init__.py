@@ -12,6 +12,8 @@ attribute      all of it added up by owner
 line_work      what each line does on the host, idle or not
 loop_work      what the lines do that a step runs again and again
 loops          which loop of its file a line stands in, by its text
+slow_lines     at which lines a slow step spends what an ordinary one does not take
+slow_steps     owners of what slow steps add to the mean step
 callees        what a line calls, by its text
 """
 
