@@ -173,8 +173,7 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     limit = None if loss.returns else "loader" if kind == "dataloader" else LIMIT_OF.get(kind)
     if limit is not None:
         said.append(say("What might help: {helps}", helps=helps_against(limit, facts)[1]))
-    if loss.owner.loop is not None:
-        said.append(say("What might help: one operation for all that the loop goes through"))
+    said += [say("What might help: one operation for all that the loop goes through")] if loss.owner.loop else []
     if unjudged is not None and unjudged.detector == "steps":
         said.append(say("No steps were found: mark them, or record them with tracelens profile SCRIPT"))
     elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
