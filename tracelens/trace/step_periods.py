@@ -28,6 +28,8 @@ SEEN_SHARE = 0.8
 """Of the steps at a period that must be slow: the first of an epoch may do without."""
 COVERED_SHARE = 0.6
 """Of the slow time that must come at the period: the rest are other slow steps, and the machine's."""
+LEVELS = (0.0, 0.25, 0.5)
+"""Of what the third slowest step takes longer: among steps above each of these a period is looked for."""
 NORMAL = 1.4826
 """Median deviation to standard deviation."""
 
@@ -51,7 +53,7 @@ def _period(slow: dict[int, int], steps: int) -> tuple[int | None, tuple[int, ..
     """The distance that explains most of the slow time, and the steps at it."""
     places = sorted(slow)
     best: tuple[int, int, tuple[int, ...]] | None = None
-    for distance in sorted({later - earlier for earlier, later in zip(places, places[1:])}):  # noqa: B905, RUF007 -- 3.10
+    for distance in _distances(slow):
         for phase in sorted({place % distance for place in places}):
             hits = tuple(place for place in places if place % distance == phase)
             due = len(range(phase, steps, distance))
@@ -61,3 +63,14 @@ def _period(slow: dict[int, int], steps: int) -> tuple[int | None, tuple[int, ..
     if best is None or best[0] < COVERED_SHARE * sum(slow.values()):
         return None, tuple(places)
     return best[1], best[2]
+
+
+def _distances(slow: dict[int, int]) -> list[int]:
+    """Between neighbours among all slow steps, and among those that are as slow as the third: the machine's own lie
+    between them, and are shorter."""
+    third = sorted(slow.values())[-3:][0]
+    found: set[int] = set()
+    for level in LEVELS:
+        places = [place for place in sorted(slow) if slow[place] >= level * third]
+        found |= {later - earlier for earlier, later in zip(places, places[1:])}  # noqa: B905, RUF007 -- Python 3.10
+    return sorted(found)
