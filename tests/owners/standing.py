@@ -20,7 +20,9 @@ PLANT = "the plant"
 _NUMBER = r"[\d.,]+"
 _STEP = re.compile(rf"of every ({_NUMBER})")
 _REST = re.compile(rf"a step takes ({_NUMBER}) ms(?: \(({_NUMBER}) to ({_NUMBER}), )?")
-_UNSURE = re.compile(rf"is not sure: ([−-]?{_NUMBER}) to ([−-]?{_NUMBER}) ms")
+_UNSURE = re.compile(rf"is not sure: (?:({_NUMBER}) ms \()?([−-]?{_NUMBER}) to ([−-]?{_NUMBER})")
+"""Also as verdicts had it before the middle was told."""
+_ON_AVERAGE = re.compile(rf"({_NUMBER}) ms per step on average")
 _SAVED = re.compile(rf"saves ({_NUMBER}) ms of every ({_NUMBER}) ms step: \+\d+ %.*?\(([+−]\d+) to ([+−]\d+) %")
 
 
@@ -82,8 +84,10 @@ def of_verdict(row: dict[str, Any]) -> Said | None:
         low, high = (1e3 * step * (1 - 1 / (1 + gain / 100)) for gain in gains)
         return Said(1e3 * saved, low, high)
     if found := _UNSURE.search(text):
-        low, high = (1e3 * _number(part) for part in found.groups())
-        return _nearest(row, Said((low + high) / 2, low, high))
+        low, high = (1e3 * _number(part) for part in found.groups()[1:])
+        return _nearest(row, Said((low + high) / 2 if found[1] is None else 1e3 * _number(found[1]), low, high))
+    if found := _ON_AVERAGE.search(text):
+        return _nearest(row, Said(1e3 * _number(found[1]), None, None))
     step_found, rest = _STEP.search(text), _REST.search(text)
     if step_found is None or rest is None:
         return None
@@ -111,7 +115,7 @@ def _nearest(row: dict[str, Any], told: Said) -> Said:
         known = [abs(one - other) for one, other in ends if one is not None and other is not None]
         return sum(known) if len(known) == 2 else abs(told.middle - said.middle)
 
-    return min(_numbers(row.get("owners") or []), key=off, default=told)
+    return min(_numbers([*(row.get("owners") or []), *(row.get("loops") or [])]), key=off, default=told)
 
 
 def _of_plant(row: dict[str, Any]) -> list[Said]:
