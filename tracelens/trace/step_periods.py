@@ -42,6 +42,9 @@ def find(lengths: Sequence[int]) -> SlowPattern | None:
     spread = NORMAL * statistics.median(abs(length - ordinary) for length in lengths)
     least = ordinary + max((FACTOR - 1) * ordinary, SPREADS * spread)
     slow = {place: round(length - ordinary) for place, length in enumerate(lengths) if length > least}
+    if len(slow) > MOST_SHARE * len(lengths):  # among steps that all differ, those that stand out from the slow ones
+        third = sorted(slow.values())[-3]
+        slow = {place: ns for place, ns in slow.items() if ns >= LEVELS[-1] * third}
     if not slow or len(slow) > MOST_SHARE * len(lengths):
         return None
     every, places = _period(slow, len(lengths))
