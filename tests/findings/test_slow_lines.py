@@ -14,12 +14,14 @@ def test_a_statement_that_ordinary_steps_do_not_run_is_named_with_all_that_it_ca
     slow = {**ORDINARY, (EVALUATE, INNER): 10.0, (EVALUATE, INNER, FORWARD): 30.0}
     (line,) = lines([slow], [ORDINARY])
     assert (line.location, line.part, line.alone) == (EVALUATE, 1.0, True)
+    assert line.function == "evaluate", "print(evaluate()) is not about print"
 
 
 def test_two_statements_share_what_the_step_takes_longer() -> None:
     slow = {**ORDINARY, (SAVE,): 30.0, (EVALUATE,): 9.0, (LOOP,): 1.0}
     found = lines([slow], [ORDINARY, ORDINARY])
     assert [(line.location, line.part) for line in found] == [(SAVE, 0.75), (EVALUATE, 0.225)]
+    assert [line.function for line in found] == [None, None]
 
 
 def test_a_line_of_every_step_that_takes_longer_now_and_then_is_the_innermost() -> None:

@@ -35,6 +35,8 @@ class SlowLine:
     part: float
     alone: bool
     """Whether no ordinary step was seen at it."""
+    function: str | None = None
+    """The project's function that the line calls and that takes most of it."""
 
 
 def lines(slow: Sequence[Spent], ordinary: Sequence[Spent]) -> tuple[SlowLine, ...]:
@@ -48,20 +50,32 @@ def lines(slow: Sequence[Spent], ordinary: Sequence[Spent]) -> tuple[SlowLine, .
         return ()
     known = {_key(place) for under in usual for place in under}
     parts: defaultdict[Location, float] = defaultdict(float)
+    inside: defaultdict[Location, defaultdict[str | None, float]] = defaultdict(lambda: defaultdict(float))
     for under, ns in longer.items():
         if ns > 0 and under:
-            parts[_statement(under, known)] += ns
+            at = _statement(under, known)
+            parts[under[at]] += ns
+            inside[under[at]][under[at + 1].function if at + 1 < len(under) else None] += ns
     whole = max(total, sum(parts.values()))
-    named = [SlowLine(place, ns / whole, _key(place) not in known) for place, ns in parts.items()]
+    named = [
+        SlowLine(place, ns / whole, _key(place) not in known, _longest(inside[place])) for place, ns in parts.items()
+    ]
     if sum(line.part for line in named if line.alone) >= MOSTLY:  # what else took longer is how steps differ anyway
         named = [line for line in named if line.alone]
     large = [line for line in named if line.part >= LEAST_PART]
     return tuple(sorted(large, key=lambda line: -line.part)[:MOST_LINES])
 
 
-def _statement(under: Under, known: set[tuple[str, int | None]]) -> Location:
-    """The outermost line that no ordinary step runs, else the innermost one."""
-    return next((place for place in under if _key(place) not in known), under[-1])
+def _statement(under: Under, known: set[tuple[str, int | None]]) -> int:
+    """The position of the outermost line that no ordinary step runs, else of the innermost one."""
+    return next((at for at, place in enumerate(under) if _key(place) not in known), len(under) - 1)
+
+
+def _longest(inside: Mapping[str | None, float]) -> str | None:
+    """The function that takes most of a line, if one does."""
+    function = max(inside, key=inside.__getitem__)
+    named = function is not None and not function.startswith("<")  # of a lambda the line says more
+    return function if named and inside[function] >= MOSTLY * sum(inside.values()) else None
 
 
 def _key(place: Location) -> tuple[str, int | None]:

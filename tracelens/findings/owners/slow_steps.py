@@ -102,7 +102,7 @@ def _owners(timeline: Timeline, recording: RankRecording, apart: SlowRows) -> tu
     collected = looked.collections()
     if collected is not None:
         return [collected], collected[1]
-    owners = [(Owner("host_line", 0, (line.location,)), line.part) for line in found]
+    owners = [(Owner("host_line", 0, (line.location,), line.function), line.part) for line in found]
     return owners, min(1.0, sum(part for _, part in owners))
 
 
