@@ -38,7 +38,7 @@ def named(lever: str, interval: object = None, workers: int | None = None) -> st
     if lever in _WORDS:
         return _WORDS[lever]
     if lever in ("event-interval", "interval-sync", "full-pipeline"):
-        return _every(lever, _ordinal(interval) if isinstance(interval, int) and interval > 1 else say("Nth"))
+        return _every(lever, ordinal(interval) if isinstance(interval, int) and interval > 1 else say("Nth"))
     setting, _, value = lever.partition("=")
     if setting == "workers" and value:
         change = value if workers is None else f"{workers}→{value}"
@@ -61,7 +61,7 @@ def _every(scheme: str, nth: str) -> str:
     return say("Copy ahead, wait every {nth}", nth=nth)
 
 
-def _ordinal(number: int) -> str:
+def ordinal(number: int) -> str:
     """'1st', '2nd', '10th'."""
     if 10 <= number % 100 <= 20 or number % 10 not in (1, 2, 3):
         return say("{number}th", number=number)

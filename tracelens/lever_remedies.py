@@ -99,7 +99,7 @@ def edits_of(rules: Sequence[LeverRule], facts: LeverFacts, wanted: Wanted) -> d
     for rule in rules:
         if rule.recipe is None or done_already(rule, facts) or not_applicable(rule, facts):
             continue
-        owners = suggested_by(rule, facts.owners, facts.texts)
+        owners = suggested_by(rule, facts.owners.ordinary, facts.texts)  # what is rare already gets no "every N"
         lines = tuple(dict.fromkeys(owner.locations[0] for owner in owners if owner.locations))
         made = (facts.loader_place,) if facts.loader_place is not None else ()  # of a loader: its time goes elsewhere
         if definition(rule.recipe).looks_for:  # another rounding: made for whoever names it, and for nobody else
@@ -151,7 +151,7 @@ def remedies_of(
     out = {}
     for name, chosen in edits.items():
         patch = remedies.patch_of_edits(chosen, context)
-        owners = suggested_by(by_id[name.partition("=")[0]], diagnosis.owners, diagnosis.sources)
+        owners = suggested_by(by_id[name.partition("=")[0]], diagnosis.owners.ordinary, diagnosis.sources)
         out[name] = Remedy(chosen, _estimate(chosen, owners, context.replay_trace, diagnosis), patch)
     return out
 
@@ -187,9 +187,12 @@ def with_remedies(owners: Owners, rules: Sequence[LeverRule], facts: LeverFacts,
     for owner in owners.owners:
         ended = [name for name, stalls in waits if owner.group in stalls]
         own = [rule for rule in possible if owner in suggested_by(rule, owners, facts.texts)]
+        if owner.occurrences:  # rare already: what makes it as rare, and what is about every step, is no help
+            every = owners.slow.distance if owners.slow is not None else 1
+            own = [rule for rule in own if (rule.callees or rule.code) and not 0 < rule.interval <= every]
         special = [rule for rule in own if rule.callees or rule.code]
         chosen = [*special, *(rule for rule in own if rule.value.takes == "place")] if special else own
-        out.append(replace(owner, remedies=(*ended, *(rule.id for rule in chosen))))
+        out.append(replace(owner, remedies=tuple(dict.fromkeys((*ended, *(rule.id for rule in chosen))))))
     return replace(owners, owners=tuple(out))
 
 

@@ -95,6 +95,11 @@ def capital(text: str) -> Message:
     return _CapitalizedMessage(_capitalized(text), "", {"text": text})
 
 
+def begun(text: str) -> str:
+    """The sentence with a capital, unless it begins with the name of a file or a function: `train.py:8 takes …`."""
+    return capital(text) if text.partition(" ")[0].isalpha() else text
+
+
 def value_in(text: str, name: str) -> str:
     """A value that a sentence was made of, wherever in it; empty where it has none of that name."""
     if not isinstance(text, Message):

@@ -63,12 +63,12 @@ from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run import sources
 from tracelens.run.sources import SourceScope, TrainingScript
 from tracelens.run_levers import SchemeResults
-from tracelens.schemes import advise, measures, score, verdict
+from tracelens.schemes import advise, measures, rare_costs, score
 from tracelens.schemes import plan as planning
 from tracelens.schemes import rules as rule_files
 from tracelens.schemes.catalog import Rules
 from tracelens.schemes.facts import AdoptionLimits, Facts
-from tracelens.trace import loader_marks
+from tracelens.trace import loader_iterators, loader_marks
 from tracelens.verify import baseline, store
 
 __all__ = [
@@ -176,8 +176,9 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 
 
 def _with_headline(examined: Examined) -> Examined:
-    kind, headline, beside = verdict.before_plan(_facts(examined, {}, ()))
-    told = replace(examined.diagnosis, headline=headline, headline_kind=kind, loss_beside_waits=beside)
+    kind, headline, beside = rare_costs.before_plan(_facts(examined, {}, ()))
+    rare = rare_costs.clause(examined.diagnosis.owners)
+    told = replace(examined.diagnosis, headline=headline, headline_kind=kind, loss_beside_waits=beside, rare_cost=rare)
     return replace(examined, diagnosis=told)
 
 
@@ -241,15 +242,15 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
     wanted = Wanted(judged.workers, options.named, judged.interval)
     levers = lever_remedies.plan(context, diagnosis, rules, results, wanted)
     owners_told = replace(levers, owners=on_baseline(replace(diagnosis, owners=levers.owners)).owners)
-    lever = lever_remedies.lever_of_loss(verdict.largest_owner(judged.facts), owners_told) or judged.answer.scheme
+    lever = lever_remedies.lever_of_loss(rare_costs.largest_owner(judged.facts), owners_told) or judged.answer.scheme
     taken = next((it for it in judged.schemes if it.id == judged.answer.scheme), None)
     unjudged = ((examined.code,) if isinstance(examined.code, Abstention) else ()) + judged.set_aside
     told = replace(
         diagnosis,
         abstentions=diagnosis.abstentions + program_language.hints(diagnosis.timeline.trace, unjudged),
         owners=levers.owners,
-        headline=verdict.headline(judged.facts, taken),
-        headline_kind=verdict.headline_kind(judged.facts, taken),
+        headline=rare_costs.headline(judged.facts, taken),
+        headline_kind=rare_costs.headline_kind(judged.facts, taken),
     )
     by_name = {**judged.by_scheme, **levers.by_lever}
     return PlannedDiagnosis(
@@ -350,7 +351,8 @@ def _replay_trace(
     if (meaningless := debug_settings.unjudged(run)) is not None:
         return meaningless
     clock, costs = recording.clock if recording else None, Calibration.from_run(run.meta if run else {})
-    trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording))
+    iterators = loader_iterators.find(built, recording)
+    trace = trace_builder.build(built, waits, clock, costs, loader_marks.known(built, recording), iterators)
     return trace if isinstance(trace, Abstention) else trace.shown_on(steps)
 
 

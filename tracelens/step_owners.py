@@ -11,14 +11,22 @@ in any case. So have owners below a hundredth of the step, whose number would be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from tracelens.findings import AnalyzedRank
-from tracelens.findings.owners import LineWork, OwnedStep, attribute, with_callees
+from tracelens.findings import AnalyzedRank, kept_steps
+from tracelens.findings.owners import (
+    LineWork,
+    LoopWork,
+    OwnedStep,
+    attribute,
+    loop_around,
+    slow_steps,
+    with_callees,
+)
 from tracelens.messages import say, say_count
 from tracelens.model import Abstention, Edit, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
 from tracelens.replay import estimate, exposed_cost, line_gains, worker_count
@@ -26,13 +34,14 @@ from tracelens.replay.line_gains import Gain
 from tracelens.replay.replay_trace import ReplayTrace
 from tracelens.run import sources
 from tracelens.run.sources import TrainingScript
-from tracelens.trace import intervals
+from tracelens.trace import intervals, recorded_rows
 from tracelens.trace.intervals import IntervalSet
 from tracelens.trace.tables import among
 
 LEAST_SHARE = 0.01
 MOST_LINES = 6
 """Each is a replay of its own, with all its draws."""
+MOST_LOOPS = 3
 MOST_LAUNCHES_PER_WAIT = 16
 """A line that launches more for each of its waits calls a model from a library: it cannot go as a whole. A boolean mask
 launches 12 kernels and copies for its two waits, a norm that is read two."""
@@ -55,10 +64,14 @@ def collect(
     """The owners of a step of this rank, as far as each can be known."""
     attributed = attribute(rank.timeline, rank.breakdown, rank.stalls, recording)
     found = attributed.owners
+    slow, theirs = slow_steps.collect(rank.timeline, recording)
+    paths = {owner.locations[0].path for owner in (*found.owners, *theirs) if owner.locations}
+    paths |= {work.location.path for work in attributed.loop_work}
+    texts = sources.texts_of(paths, rank.run, code, "project")
     if isinstance(replay_trace, ReplayTrace):
-        found = _Recoverable(attributed, replay_trace, rank.timeline, rank.stalls).owners()
-    paths = {owner.locations[0].path for owner in found.owners if owner.locations}
-    return with_callees(found, sources.texts_of(paths, rank.run, code, "project"))
+        found = _Recoverable(attributed, replay_trace, rank.timeline, rank.stalls, texts).owners()
+    found = replace(found, owners=(*found.owners, *theirs), slow=slow)
+    return with_callees(found, texts)
 
 
 _Line = tuple[str, int | None]
@@ -74,6 +87,7 @@ class _Recoverable:
     trace: ReplayTrace
     timeline: Timeline
     stalls: Sequence[Stall]
+    texts: Mapping[str, str]
 
     def owners(self) -> Owners:
         """The same Owners; work that owns nothing and is worth removing is added to them."""
@@ -88,7 +102,7 @@ class _Recoverable:
             gain = None if line in named else self._without_work(work)
             if gain is not None and gain.low_ns > self._least:
                 out.append(_gaining(Owner("host_line", 0, work.locations, work.callee), gain))
-        return replace(self.step.owners, owners=tuple(out), base_ns=self.trace.base_ns)
+        return replace(self.step.owners, owners=tuple(out), base_ns=self.trace.base_ns, loops=tuple(self._loops()))
 
     @property
     def _least(self) -> float:
@@ -157,6 +171,45 @@ class _Recoverable:
             return None
         return self._without_line(work, 0)
 
+    def _loops(self) -> Iterator[Owner]:
+        """Loops within a step of which several lines take part, those with the most work first. Without the source the
+        lines of one function that repeat are taken for one."""
+        loops: dict[object, list[LoopWork]] = {}
+        for work in self.step.loop_work:
+            path, line = _place(work.location)
+            text = self.texts.get(path)
+            around = work.location.function if text is None else loop_around(text, line or 0)
+            if around is not None:
+                loops.setdefault((path, around), []).append(work)
+        longest = sorted(loops.values(), key=lambda works: -sum(intervals.total(one.everything) for one in works))
+        for works in longest[:MOST_LOOPS]:
+            owner = self._loop(works) if not any(work.trains for work in works) else None
+            if owner is not None:
+                yield owner
+
+    def _loop(self, works: Sequence[LoopWork]) -> Owner | None:
+        places = tuple(work.location for work in works)
+        if len(frozenset().union(*(work.places for work in works))) < 2:
+            return None  # one line, which is an owner itself
+        ends = zip(*(work.everything for work in works), strict=True)
+        spans = intervals.union(*map(np.concatenate, ends))
+        row_ns = min(self.trace.overhead.row_ns, line_gains.LOOP_ROW_NS)
+        times = recorded_rows.host_time(self.timeline, spans, row_ns)
+        owned_ns, taken_ns = (ns // max(1, self._steps) for ns in (times.idle_ns, times.profiler_ns))
+        if owned_ns < self._least:
+            return None
+        numbers = [place.line for place in places if place.line is not None]
+        loop = Owner("host_line", owned_ns, places, loop=(min(numbers), max(numbers)), profiler_ns=taken_ns)
+        own_rows = intervals.inside(spans, self._rows).sum() / max(len(self._rows), 1)
+        gain = line_gains.without_loop(self.trace, self.timeline, spans, float(own_rows))
+        return loop if gain is None else _gaining(loop, gain)
+
+    @cached_property
+    def _rows(self) -> recorded_rows.Times:
+        """The recorded rows of the kept steps."""
+        rows = recorded_rows.host_rows(self.timeline)
+        return rows[intervals.inside(kept_steps.select(self.timeline).covered, rows)]
+
     def _optimizer(self, owner: Owner) -> Gain | None:
         slow = self.step.optimizer
         if slow is None or (owner.callee or "").endswith("zero_grad"):
@@ -164,11 +217,21 @@ class _Recoverable:
         return line_gains.in_one_call(self.trace, self.timeline, slow.launching, slow.everything)
 
     def _loader(self, owner: Owner) -> tuple[Gain | None, Owner]:
-        """With more workers, or where they bring nothing, with batches that need not be made."""
+        """With more workers, or where they bring nothing, with batches that need not be made. Where the loop makes an
+        iterator for each batch, with one that is kept: before that workers are no help, and afterwards nobody knows."""
+        if self.step.iterators is not None:
+            if not owner.makes_iterators or owner.owned_ns < self._least:
+                return None, owner
+            return self._kept_iterator, replace(owner, instead=say("an iterator that is kept"))
         if self._more_workers is not None:
             return self._more_workers, replace(owner, instead=self._enough_workers)
         gain = line_gains.with_ready_batches(self.trace) if owner.owned_ns >= self._least else None
         return gain, owner if gain is None else replace(owner, instead=say("batches that are ready"))
+
+    @cached_property
+    def _kept_iterator(self) -> Gain | None:
+        spans = self.step.iterators or intervals.EMPTY
+        return line_gains.without_work(self.trace, self.timeline, spans, intervals.total(spans) // max(1, self._steps))
 
     @cached_property
     def _more_workers(self) -> Gain | None:

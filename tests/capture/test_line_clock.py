@@ -240,3 +240,23 @@ print(json.dumps(clock.document(str)))
     first = text.splitlines().index("    early.work()") + 1
     for line in (first, first + 1, first + 2):
         assert during(log, step, range(line, line + 1)) > 20_000_000
+
+
+@VERSIONS
+def test_a_second_clock_keeps_the_last_two_of_many_steps(version: str, tmp_path: Path) -> None:
+    script, out = SCRIPT.with_name("clocked_twice.py"), tmp_path / "out.json"
+    python = sys.executable if version == f"{sys.version_info.major}.{sys.version_info.minor}" else interpreter(version)
+    if python is None:
+        pytest.skip(f"there is no Python {version} here")
+    subprocess.run([python, str(script), str(out)], check=True)
+    document = json.loads(out.read_text())
+    assert document["reasons"] == [None, None]
+    log = line_log.parse(document["logs"][1], "slow_lines.json")
+    usual, slow = fold(log)
+    assert (usual.number, slow.number) == (5, 6)
+    call = next(at for at, text in enumerate(script.read_text().splitlines(), 1) if text.endswith("# rare: call"))
+    below = {
+        step.number: sum(each.weight_ns for each in step.intervals if call in [at for _, at in each.path])
+        for step in (usual, slow)
+    }
+    assert below[5] == 0 and below[6] > 20_000_000, "a hot loop that both call is the statement's that is under way"

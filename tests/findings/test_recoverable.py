@@ -56,6 +56,56 @@ def test_a_line_that_launches_a_whole_model_does_not_go_with_its_wait() -> None:
     assert ms(wait.recoverable_ns) < 0.1
 
 
+def with_model(each: ClockedLoop, number: int) -> None:
+    """A forward operation at line 10."""
+    with each.at(10).operation("aten::mul", number):
+        each.machine.launch("mul", 10)
+
+
+def crops(each: ClockedLoop, number: int) -> None:
+    """Twenty images one by one, 20 µs of Python at line 11 and 30 µs at line 12, before the model's own work."""
+    for _ in range(20):
+        each.at(11).host(20)
+        each.at(12).host(30)
+        each.at(12).launch("flip", 1)
+    with_model(each, number)
+    each.at(13)
+    with each.machine.node("MulBackward0", number):
+        each.machine.launch("mul", 10, thread=AUTOGRAD)
+
+
+def test_the_lines_of_a_loop_within_the_step_are_one_owner_too() -> None:
+    loop = ClockedLoop()
+    loop.run(crops)
+    found = loop.owners(replayed=True)
+    (crop,) = found.loops
+    assert [place.line for place in crop.locations] == [11, 12]
+    assert crop.loop == (11, 12)
+    host = 20 * (50 + ISSUE_US) / 1000
+    assert host - 20 * (1 + KERNEL_GAP_US) / 1000 - 0.02 <= ms(crop.recoverable_ns) <= host  # its kernels stay
+    assert ms(crop.owned_ns) == pytest.approx(host, rel=0.15)
+    lines = (owner for owner in found.owners if owner.locations and owner.locations[0].line in (11, 12))
+    assert (
+        max((ms(one.recoverable_ns) for one in lines if one.recoverable_ns), default=0) < ms(crop.recoverable_ns) / 1.1
+    )
+
+
+def test_parts_of_a_batch_that_are_trained_one_by_one_are_no_such_loop() -> None:
+    loop = ClockedLoop()
+
+    def body(each: ClockedLoop, number: int) -> None:
+        for part in range(20):
+            each.at(11).host(20)
+            with_model(each, number * 20 + part)
+        each.at(13)
+        for part in range(20):
+            with each.machine.node("MulBackward0", number * 20 + part):
+                each.machine.launch("mul", 10, thread=AUTOGRAD)
+
+    loop.run(body)
+    assert loop.owners(replayed=True).loops == ()
+
+
 def test_waits_that_pay_only_together_are_one_owner() -> None:
     """The GPU has 1000 µs of work, the host 1000 µs: either wait alone makes them take turns."""
     loop = ClockedLoop()
@@ -72,12 +122,6 @@ def test_waits_that_pay_only_together_are_one_owner() -> None:
     assert wait.group is not None and wait.group.count("+") == 1
     assert ms(wait.recoverable_ns) == pytest.approx(1.0, abs=0.05)
     assert wait.low_ns is not None and wait.high_ns is not None and wait.low_ns <= wait.high_ns
-
-
-def with_model(each: ClockedLoop, number: int) -> None:
-    """A forward operation at line 10."""
-    with each.at(10).operation("aten::mul", number):
-        each.machine.launch("mul", 10)
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,8 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     backward = replace(held_by("backward", "set-to-none"), breakdown=None)
     assert choice.without_change(replace(backward, gpu_busy_share=0.97), levers).fine
     assert choice.without_change(replace(backward, gpu_busy_share=None), levers).fine, "the work itself"
-    line = choice.without_change(held_by("host_line", "rarer-validation"), levers)
-    assert line.try_next == "rarer-validation" and "By hand" not in line.reason, "no line of the forward pass validates"
+    line = choice.without_change(held_by("host_line", "omp-threads"), levers)
+    assert line.try_next == "omp-threads" and "By hand" not in line.reason, "it is about no line in particular"
     unknown = replace(backward, owners=Owners(1000, (Owner("unknown", 1000, reason="not recorded"),)))
     assert not choice.without_change(unknown, levers).fine
     changed = Abstention("patch", "the training script train.py is not there", "give it with --script")

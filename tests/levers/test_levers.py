@@ -13,8 +13,19 @@ from tracelens import run_levers
 from tracelens.errors import RuleError, UsageError
 from tracelens.levers.chosen import chosen
 from tracelens.levers.definition import by_id
-from tracelens.levers.states import LeverFacts, levers_of_run
-from tracelens.model import InventoryItem, Lever, Location, Owner, Owners, RankRecording, Run, Speedup, Toggle
+from tracelens.levers.states import LeverFacts, levers_of_run, not_applicable
+from tracelens.model import (
+    NEW_ITERATOR,
+    InventoryItem,
+    Lever,
+    Location,
+    Owner,
+    Owners,
+    RankRecording,
+    Run,
+    Speedup,
+    Toggle,
+)
 from tracelens.report.json import lever_entry
 from tracelens.schemes import rules
 
@@ -252,3 +263,14 @@ def test_the_number_of_workers_that_the_loop_has_is_no_lever() -> None:
     assert "workers=2" not in states(facts(inventory=(has_two,))) and "workers=2" in states(facts())
     has_twelve = replace(has_two, value=12)
     assert not [name for name in states(facts(inventory=(has_twelve,))) if name.startswith("workers=")]
+
+
+def test_workers_do_not_apply_where_each_step_makes_an_iterator() -> None:
+    """They would start with each; one that is kept is the lever then, and only then."""
+    new = Owner("dataloader", 60, (Location("train.py", 4),), NEW_ITERATOR)
+    kept = replace(new, callee="_SingleProcessDataLoaderIter.__next__")
+    for owner, renewed in ((new, True), (kept, False)):
+        facts = LeverFacts(gpu=True, owners=Owners(100, (owner, Owner("gpu", 40))), loader=True)
+        reasons = {rule.id: not_applicable(rule, facts) for rule in RULES}
+        assert {reasons[name] is not None for name in ("workers", "prefetch", "persistent-workers")} == {renewed}
+        assert (reasons["kept-iterator"] is None) is renewed

@@ -8,7 +8,6 @@ Between markers; the words around them are written by hand.
 from __future__ import annotations
 
 import json
-import re
 import statistics
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.owners import standing  # noqa: E402
 from tests.owners.intervals import interval  # noqa: E402
 
 HOT = "python"
@@ -41,6 +41,7 @@ def filled(page: str) -> str:
         "twins": twins(document["rows"]),
         "anew": twins(_read("h100_anew")["rows"], verdicts=True),
         "outside": twins(_read("h200_outside")["rows"], verdicts=True),
+        "held-out": twins(_read("h200_held_out")["rows"], verdicts=True),
         "untuned": twins(untuned["rows"]),
         "price": price({card: _read(f"price_{card.lower()}")["loops"] for card in ("H200", "H100")}),
         "known": known(planted["3.12"], planted["3.11"]),
@@ -58,46 +59,60 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def twins(rows: list[dict[str, Any]], *, verdicts: bool = False) -> str:
-    """One line per planted loop, and how many of them are right; `verdicts`: with what each verdict is about."""
-    lines = [
-        "| plant | size | step, ms | twin gains, ms when recorded | said, ms (range) | owner and line | number |",
-        "|---|---|---|---|---|---|---|",
-        *(_row(row) for row in sorted(rows, key=lambda row: (row["plant"], row["size"]))),
+    """One line per planted loop, and how many of them are right; `verdicts`: with what each verdict is about, and
+    whether the number that it says holds."""
+    heads = [
+        "plant",
+        "size",
+        "step, ms",
+        "twin gains, ms when recorded",
+        "said, ms (range)",
+        "owner and line",
+        "number",
     ]
-    if verdicts:
-        about = ("verdict names", "---", *(_named(row) for row in sorted(rows, key=lambda row: row["plant"])))
-        columns = (f" {text} |" if text != "---" else "---|" for text in about)
-        lines = [line + column for line, column in zip(lines, columns, strict=True)]
+    heads += ["verdict names", "its number"] if verdicts else []
+    lines = [_cells(heads), "|" + "---|" * len(heads)]
+    for row in sorted(rows, key=lambda row: (row["plant"], row["size"])):
+        lines.append(_cells([*_row(row), *(_verdict(row) if verdicts else ())]))
     judged = [row for row in rows if row["gain_in_recording_us"] is not None]
     found = sum(row["found"] for row in rows)
-    right = sum(row["recoverable_is_right"] for row in judged)
-    return "\n".join(
-        [*lines, "", f"Owner and line are right in {found} of {len(rows)}, the number in {right} of {len(judged)}."]
-    )
+    counts = _counted([standing.of_number(row) for row in judged])
+    said = f"Owner and line are right in {found} of {len(rows)}. The number is {counts}."
+    if verdicts:
+        named = sum(standing.about(row) == standing.PLANT for row in judged)
+        held = sum(standing.of_headline(row) == standing.RIGHT for row in judged)
+        said += f" The verdict names the plant in {named} of {len(judged)}, and its number holds in {held}."
+    return "\n".join([*lines, "", said])
 
 
-def _row(row: dict[str, Any]) -> str:
-    gain = row["gain_in_recording_us"]
-    said = [each for each in row["recoverable_us"] if each[0] is not None]
-    best = min(said, key=lambda each: abs(each[0] - (gain or 0)), default=None)
-    number = "" if gain is None else "right" if row["recoverable_is_right"] else "off"
-    step = _ms(statistics.median(row["plain_us"])) if row["plain_us"] else "–"
-    gained = _gained(gain, row.get("gain_interval_us"))
-    return (
-        f"| `{row['plant']}` | {row['size']} | {step} "
-        f"| {gained} | {_said(best)} | {'right' if row['found'] else 'missed'} | {number} |"
-    )
+def _cells(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
-def _named(row: dict[str, Any]) -> str:
-    """What the verdict is about: the plant, by its line or as the DataLoader; a limit of the loop; another line."""
-    verdict = row["verdict"]
-    found = re.search(r"\.py:(\d+(?:, \d+)*)", verdict)
-    at = {int(number) for number in found[1].split(", ")} if found is not None else set()
-    if "-bound" in verdict:
-        return str(re.findall(r"[\w-]+-bound", verdict)[0])
-    by_worker = row["largest"]["kind"] == "dataloader" and verdict.startswith("The DataLoader")
-    return "the plant" if at & set(row["lines"]) or (by_worker and row["found"]) else "another line"
+def _counted(standings: list[str]) -> str:
+    """'right in 9 of 14, too wide in 4, off in 1'."""
+    each = {name: standings.count(name) for name in (standing.RIGHT, standing.WIDE, standing.OFF, standing.NONE)}
+    parts = [f"{name} in {count}" for name, count in each.items() if count or name == standing.RIGHT]
+    parts[0] += f" of {len(standings)}"
+    return ", ".join(parts)
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    gain, said = row["gain_in_recording_us"], standing.of_row(row)
+    return [
+        f"`{row['plant']}`",
+        row["size"],
+        _ms(statistics.median(row["plain_us"])) if row["plain_us"] else "–",
+        _gained(gain, row.get("gain_interval_us")),
+        _said(said),
+        "right" if row["found"] else "missed",
+        "–" if gain is None else standing.of_number(row),
+    ]
+
+
+def _verdict(row: dict[str, Any]) -> list[str]:
+    known = row["gain_in_recording_us"] is not None
+    return [standing.about(row), standing.of_headline(row) if known else "–"]
 
 
 def _gained(gain: float | None, interval: list[float] | None) -> str:
@@ -106,8 +121,12 @@ def _gained(gain: float | None, interval: list[float] | None) -> str:
     return _ms(gain) if interval is None else f"{_ms(gain)} (95 %: {_ms(interval[0])} to {_ms(interval[1])})"
 
 
-def _said(said: list[float] | None) -> str:
-    return "none" if said is None else f"{_ms(said[0])} ({_ms(said[1])} to {_ms(said[2])})"
+def _said(said: standing.Said | None) -> str:
+    if said is None:
+        return "none"
+    if said.low is None or said.high is None:
+        return _ms(said.middle)
+    return f"{_ms(said.middle)} ({_ms(said.low)} to {_ms(said.high)})"
 
 
 def _ms(us: float) -> str:

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.support.builders import Machine
-from tests.support.replaying import SYNC, TWO, build, more, starved, synchronized
+from tests.support.replaying import SYNC, TWO, build, more, starved, synchronized, time_us
 from tracelens.model import Edit
+from tracelens.replay import worker_count
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.loader_workers import least_step_ns, with_more_workers, workers_with_a_core
-from tracelens.replay.replay_trace import LoaderPace, ProfilerOverhead, ReplayTrace
+from tracelens.replay.replay_trace import HostOp, LoaderPace, ProfilerOverhead, ReplayTrace
 
 AT_FIVE = ProfilerOverhead(5_000.0, 5_000.0, 5_000.0, fitted=True)
 
@@ -75,6 +76,40 @@ def test_a_loader_that_kept_up_shows_no_pace_of_more_workers() -> None:
 def test_without_more_workers_nothing_changes(workers: int | None, change: Edit) -> None:
     trace = paced(workers)
     assert with_more_workers(trace, (change,)) is trace
+
+
+# ------------------------------------------------------------------------------------------- what workers do not take
+
+
+def made_by_the_loop(iterators: float = 0.0, order_ns: int = 0) -> ReplayTrace:
+    """Python makes a batch for 30 ms and does something else for 30; the GPU computes for 0.1."""
+
+    def body(machine: Machine) -> None:
+        machine.load_batch(30_000)
+        machine.host(30_000)
+        machine.launch("gemm", 100)
+
+    calibration = Calibration(loader_workers=0, unpack_ns=1_000_000, worker_start_ns=50_000_000)
+    made = build(body, calibration=calibration)
+    return replace(made, loader=LoaderPace(0, None, iterators, order_ns))
+
+
+def test_which_samples_come_next_is_the_main_threads_with_any_number_of_workers() -> None:
+    """Of 30 ms 24 are the order's: workers share 6, and the loop takes 24 and hands over for 1."""
+    after = with_more_workers(made_by_the_loop(order_ns=24_000_000), (more(2),))
+    assert after.loader.period_ns == 25_000_000
+    assert [op.issue_ns for op in after.steps[1] if isinstance(op, HostOp) and op.kind == "loader"] == [25_000_000]
+
+
+@pytest.mark.parametrize(("iterators", "pays"), [(0.0, True), (0.1, True), (0.5, False), (1.0, False)])
+def test_workers_that_start_with_each_iterator_do_not_pay_where_there_are_many(iterators: float, pays: bool) -> None:
+    """Each makes its first batch while the loop waits, and starts for 50 ms."""
+    assert bool(worker_count.paying(made_by_the_loop(iterators))) is pays
+
+
+def test_a_user_who_asks_for_workers_is_told_that_the_step_gets_longer() -> None:
+    trace = made_by_the_loop(iterators=1.0)
+    assert time_us(trace, more(4)) > time_us(trace) + 50_000
 
 
 # -------------------------------------------------------------------------------------------------- how many at once

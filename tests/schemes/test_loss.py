@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tracelens import units
-from tracelens.model import Breakdown, Edit, Estimate, Location, Owner, Owners, Scheme, Stall
+from tracelens.model import NEW_ITERATOR, Breakdown, Edit, Estimate, Location, Owner, Owners, Scheme, Stall
 from tracelens.schemes import loss_text, verdict
 from tracelens.schemes.facts import Facts
 from tracelens.schemes.loss import Loss, Period, StepFacts, largest
@@ -133,7 +133,7 @@ def test_a_line_that_may_give_nothing_back_is_the_cause_and_promises_nothing() -
     assert (loss.owner, loss.idle_ns) == (NORMS, 4 * MS), "its wait and its own launches, not those of the loop"
     period = Period(25 * MS, 25 * MS)
     assert loss_text.headline(loss, period) == "A line of Python leaves the GPU idle 4.0 of every 25.0 ms"
-    said = "what a change there saves is not sure: 0 to 6.0 ms (predicted)"
+    said = "what a change there saves is not sure: 4.0 ms (0 to 6.0, predicted)"
     assert loss_text.sentence(loss, period) == (
         f"train.py:61 (Tensor.item) leaves the GPU idle 4.0 of every 25.0 ms; {said}"
     )
@@ -153,6 +153,52 @@ def test_launch_bound_remains_where_no_line_sticks_out(owner: Owner, busy: float
     assert kind(step(owner, *LAUNCHING), busy) == "launch"
 
 
+PER_CROP = tuple(
+    replace(
+        ITS_LAUNCHES,
+        owned_ns=1 * MS,
+        locations=(Location("train.py", line),),
+        recoverable_ns=MS,
+        low_ns=0,
+        high_ns=2 * MS,
+    )
+    for line in (61, 62)
+)
+CROPS = Owner(
+    "host_line",
+    2 * MS,
+    tuple(one.locations[0] for one in PER_CROP),
+    recoverable_ns=3 * MS,
+    low_ns=0,
+    high_ns=4 * MS,
+    loop=(61, 62),
+)
+"""A loop over images, of which no line alone would be worth naming."""
+
+
+def test_the_lines_of_a_loop_are_one_loss() -> None:
+    owners = replace(step(*PER_CROP, *LAUNCHING), loops=(CROPS,))
+    loss = of_step(owners, 0.3)
+    assert loss is not None and (loss.owner, loss.sure, loss.idle_ns) == (CROPS, False, 2 * MS)
+    period = Period(25 * MS, 25 * MS)
+    assert loss_text.headline(loss, period) == "A loop in the step leaves the GPU idle 2.0 of every 25.0 ms"
+    assert loss_text.sentence(loss, period) == (
+        "train.py:61–62 (a loop) leaves the GPU idle 2.0 of every 25.0 ms; "
+        "what a change there saves is not sure: 3.0 ms (0 to 4.0, predicted)"
+    )
+    facts = replace(loop(*PER_CROP, *LAUNCHING), stalls=(), gpu_busy_share=0.3)
+    assert facts.owners is not None
+    told = verdict.beside((), replace(facts, owners=replace(facts.owners, loops=(CROPS,))))
+    assert told.endswith("What might help: one operation for all that the loop goes through.")
+
+
+def test_a_line_that_gives_nearly_as_much_as_its_loop_is_named_itself() -> None:
+    line = replace(PER_CROP[0], recoverable_ns=3 * MS, low_ns=0, high_ns=4 * MS)
+    owners = replace(step(line, *LAUNCHING), loops=(CROPS,))
+    loss = of_step(owners, 0.3)
+    assert loss is not None and loss.owner == line
+
+
 def test_of_two_causes_it_is_the_one_that_most_likely_gives_back_more() -> None:
     sure = Owner("host_line", 2 * MS, (Location("train.py", 70),), None, None, None, 3 * MS, 2 * MS, 4 * MS)
     loss = of_step(step(sure, NORMS, *LAUNCHING), 0.3)
@@ -169,9 +215,11 @@ def test_launches_for_one_tensor_after_the_other_are_no_limit_of_the_loop() -> N
     assert verdict.headline(facts) == "A line of Python leaves the GPU idle 3.0 of every 25.0 ms"
     assert verdict.nothing((), facts) == (
         "train.py:61 (a launch per tensor) leaves the GPU idle 3.0 of every 25.0 ms; "
-        "what a change there saves is not sure: 0 to 4.0 ms (predicted)."
+        "what a change there saves is not sure: 3.0 ms (0 to 4.0, predicted)."
     )
-    assert verdict.beside((), facts) == "train.py:61: what a change there saves is not sure: 0 to 4.0 ms (predicted)."
+    assert (
+        verdict.beside((), facts) == "train.py:61: what a change there saves is not sure: 3.0 ms (0 to 4.0, predicted)."
+    )
 
 
 def test_an_optimizer_that_goes_tensor_by_tensor_is_no_limit_of_the_loop_either() -> None:
@@ -182,17 +230,40 @@ def test_an_optimizer_that_goes_tensor_by_tensor_is_no_limit_of_the_loop_either(
     loss = of_step(step(slow, Owner("launch", 11 * MS), Owner("gpu", 8 * MS)), 0.3)
     assert loss is not None and loss_text.sentence(loss, Period(25 * MS, 25 * MS)) == (
         "The optimizer (train.py:90) leaves the GPU idle 6.0 of every 25.0 ms; "
-        "with all tensors taken at once a step takes 20.0 ms (predicted)"
+        "with all tensors taken at once a step takes 20.0 ms (19.0 to 22.0, predicted)"
     )
 
 
-def test_a_promise_of_which_less_than_half_is_sure_has_its_range() -> None:
+def test_a_promise_stands_alone_where_its_range_is_narrow() -> None:
+    """Within a quarter of its middle to either side, and at least half of it sure."""
     loss = Loss(replace(COLLECT, owned_ns=9 * MS, recoverable_ns=8 * MS, low_ns=3 * MS, high_ns=10 * MS))
     assert loss_text.sentence(loss, Period(25 * MS, 25 * MS)).endswith(
         "without it a step takes 17.0 ms (15.0 to 22.0, predicted)"
     )
-    surer = Loss(replace(loss.owner, low_ns=4 * MS))
+    wide = Loss(replace(loss.owner, low_ns=6 * MS, high_ns=12 * MS))
+    assert loss_text.sentence(wide, Period(25 * MS, 25 * MS)).endswith(
+        "without it a step takes 17.0 ms (13.0 to 19.0, predicted)"
+    )
+    surer = Loss(replace(loss.owner, low_ns=6 * MS))
     assert loss_text.sentence(surer, Period(25 * MS, 25 * MS)).endswith("without it a step takes 17.0 ms (predicted)")
+
+
+def test_an_iterator_for_each_batch_is_named_and_no_worker_is_offered() -> None:
+    new = Owner(
+        "dataloader", 9 * MS, (Location("train.py", 12),), NEW_ITERATOR, None, None, 8 * MS, 7 * MS, 9 * MS, "replayed",
+        "an iterator that is kept",
+    )  # fmt: skip
+    period = Period(25 * MS, 25 * MS)
+    assert loss_text.headline(Loss(new), period) == "A new loader iterator takes 9.0 ms of every 25.0 ms step"
+    assert loss_text.sentence(Loss(new), period) == (
+        "A new loader iterator (train.py:12) takes 9.0 ms of every 25.0 ms step; "
+        "with an iterator that is kept a step takes 17.0 ms (predicted)"
+    )
+    unknown = replace(new, recoverable_ns=None, low_ns=None, high_ns=None, evidence=None, instead=None)
+    facts = replace(loop(unknown, Owner("gpu", 16 * MS)), stalls=(), gpu_busy_share=0.5)
+    assert "worker" not in verdict.nothing((), facts) + verdict.beside((), facts)
+    assert "one DataLoader iterator for many batches" in verdict.nothing((), facts)
+    assert "one DataLoader iterator for many batches" in verdict.beside((), facts)
 
 
 # -------------------------------------------------------------------------------------------------------- its words
@@ -382,7 +453,7 @@ def test_what_the_headline_leaves_out_is_where_how_much_and_what_helps() -> None
     )
     busy = replace(loop(Owner("gpu", 30 * MS), Owner("launch", 1 * MS)), gpu_busy_share=0.97)
     assert verdict.beside((), busy) == "What might help: bf16, torch.compile, cheaper kernels (by hand)."
-    line = loop(replace(COLLECT, recoverable_ns=10 * MS), Owner("gpu", 15 * MS))
+    line = loop(replace(COLLECT, recoverable_ns=10 * MS, low_ns=9 * MS, high_ns=11 * MS), Owner("gpu", 15 * MS))
     assert verdict.beside((), line) == "train.py:88: without it a step takes 15.0 ms (predicted)."
 
 

@@ -222,3 +222,12 @@ def test_what_an_event_costs_is_what_statements_last_that_do_nothing() -> None:
 def test_a_step_whose_intervals_leave_a_hole_is_no_step() -> None:
     with pytest.raises(ValueError, match="do not fill it"):
         LineStep(0, 0, 10, (LineInterval(0, 4, (), 4), LineInterval(5, 10, (), 5)))
+
+
+def test_a_hot_function_called_from_two_lines_belongs_to_the_one_that_is_under_way() -> None:
+    """Training and evaluation call one forward pass: what it takes once it is logged no more is the caller's."""
+    hot = [(10 * at, HELPER, 11 + at % 2, LINE) for at in range(1, 5)]
+    again = (100, HELPER, 0, LEAVE), (200, MAIN, 6, LINE), (210, HELPER, 0, ENTER), (210, 0, 0, NOTE)
+    (step,) = fold(log(*started(5), (5, HELPER, 0, ENTER), *hot, *again, (1000, HELPER, 0, LEAVE), end=1000, cap=2))
+    late = [interval.path for interval in step.intervals if interval.start_ns >= 210]
+    assert late and {path[0] for path in late} == {(MAIN, 6)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.builders import Events, Machine
-from tracelens.model import StepClock, Timeline
+from tracelens.model import RankRecording, StepClock, Timeline
 from tracelens.replay import trace_builder
 from tracelens.trace import timeline
 
@@ -60,3 +60,49 @@ def test_the_unprofiled_step_is_the_typical_one() -> None:
     )  # every tenth step: the loop's own
     assert trace_builder._unprofiled(StepClock((100, 101), 99)) == 99
     assert trace_builder._unprofiled(StepClock()) is None
+
+
+def rare(slow_us: int, *, extra: bool = True, kernel_us: float = 300) -> Timeline:
+    """Twelve recorded steps of which the fourth takes longer, behind a hundred in which every tenth did."""
+    machine = Machine()
+    for number in range(12):
+        with machine.step(number):
+            machine.launch("gemm", kernel_us=kernel_us)
+            machine.host(slow_us if number == 3 else 500)
+            if number == 3 and extra:
+                machine.launch("log", kernel_us=10)
+            machine.synchronize()
+    steps = [1_000 * (slow_us if number % 10 == 3 else 500) for number in range(100)]
+    return timeline.build(machine.trace(), RankRecording(0, None, StepClock(tuple(steps))))
+
+
+def test_work_of_every_tenth_step_is_told_apart_from_an_ordinary_step() -> None:
+    picture = rare(3000)
+    assert picture.slow is not None
+    assert (picture.slow.rows, picture.slow.pattern.every) == ((3,), 10)
+    assert not picture.steps()["kept"][3] and picture.steps()["kept"].sum() == 11
+    assert picture.slow.share == pytest.approx(0.25 / 0.75, rel=0.01)
+    assert any("1 of 12 steps hold what comes only now and then" in note for note in picture.notes)
+
+
+def test_steps_that_only_wait_for_the_gpu_are_no_cost() -> None:
+    """The host runs ahead and waits in every tenth step for what it has launched: the GPU works all the time."""
+    picture = rare(3000, kernel_us=750)
+    assert picture.slow is None and picture.steps()["kept"].all()
+
+
+def test_slow_steps_that_take_next_to_nothing_of_the_time_stay() -> None:
+    assert rare(760).slow is None
+
+
+def test_a_loader_that_delivers_in_bursts_is_the_loaders() -> None:
+    events = Events()
+    for number in range(12):
+        at, wait = 10_000.0 * number, 8_000.0 if number % 4 == 3 else 100.0
+        events.step(number, at, wait + 500)
+        events.loader(at + 1, wait)
+        correlation = events.call("cudaLaunchKernel", at + wait + 10, 5)
+        events.kernel(correlation, "gemm", at + wait + 20, 300)
+    steps = [8_500_000 if number % 4 == 3 else 600_000 for number in range(100)]
+    picture = timeline.build(events.trace(), RankRecording(0, None, StepClock(tuple(steps))))
+    assert picture.slow is None and picture.steps()["kept"].all()

@@ -61,6 +61,9 @@ class WindowPlan:
     """Steps of W1, whose timings count."""
     attributed: int = 2
     """Steps of W2, in which calls that may wait are marked with their source line; their timings do not count."""
+    most_wait_seconds: float = 15.0
+    """Behind the windows, where slow steps take a part of the time: how long to wait for one of them, whose lines are
+    clocked without the profiler. 0: not at all. W0 holds two of them at least, so it is half of W0 at most."""
     most_window_seconds: float = 60.0
     """W1 ends after this, as steps of many seconds record many events."""
     most_events: int = 1_000_000
@@ -145,6 +148,7 @@ class WindowPlan:
             unprofiled_most_seconds=share * self.unprofiled_most_seconds,
             most_window_seconds=share * self.most_window_seconds,
             most_events=int(share * self.most_events),
+            most_wait_seconds=share * self.most_wait_seconds,
         )
 
     def by_counts(self) -> WindowPlan:

@@ -73,6 +73,7 @@ def _step_times(timeline: Timeline, kept: kept_steps.KeptSteps, clock: StepClock
         p05_ns=round(low),
         p95_ns=round(high),
         unprofiled_median_ns=_unprofiled(clock),
+        unprofiled_mean_ns=round(float(np.mean(clock.unprofiled_ns))) if clock and clock.unprofiled_ns else None,
         certain=timeline.trace.completeness.host_is_whole or timeline.step_source not in INFERRED,
     )
 

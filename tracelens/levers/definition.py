@@ -15,7 +15,7 @@ from tracelens.model import LeverEffect, LeverFamily, OwnerKind, Toggle
 
 Takes = Literal["nothing", "integer", "choice", "place"]
 TAKES: tuple[Takes, ...] = get_args(Takes)
-LeverNeed = Literal["gpu", "loader", "workers", "convolutions", "pytorch-1"]
+LeverNeed = Literal["gpu", "loader", "workers", "kept-iterator", "convolutions", "pytorch-1"]
 LEVER_NEEDS: tuple[LeverNeed, ...] = get_args(LeverNeed)
 FLAGS = ("tf32", "cudnn-benchmark", "matmul-precision", "anomaly-detection")
 """Settings of torch that a toggle of kind `flag` may name."""

@@ -219,8 +219,8 @@ def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
         return say("no GPU work was recorded")
     if need == "pytorch-1" and facts.torch is not None and not facts.torch.startswith("1."):
         return say("this is PyTorch {version}, and the lever is for PyTorch 1", version=facts.torch)
-    if need == "loader" and facts.loader is False:
-        return say("no batch came from a DataLoader")
+    if need in ("loader", "kept-iterator"):
+        return _missing_of_loader(need, facts)
     item = facts.item({"workers": "loader_workers"}.get(need, need))
     if item is None or item.present is not False:
         return None
@@ -229,8 +229,16 @@ def _missing(need: LeverNeed, facts: LeverFacts) -> str | None:
     return item.evidence if need == "convolutions" else None
 
 
+def _missing_of_loader(need: LeverNeed, facts: LeverFacts) -> str | None:
+    if need == "kept-iterator" and facts.owners.makes_iterators:
+        return say("the loop makes an iterator in each step, and would start its workers with it")
+    return say("no batch came from a DataLoader") if need == "loader" and facts.loader is False else None
+
+
 def _without(owner: Owner, step_ns: int) -> Speedup | None:
-    """The step without this owner's time, where that was replayed."""
+    """The step without this owner's time, where that was replayed; what comes in slow steps alone is of another one."""
+    if owner.occurrences:
+        return None
     gains = (owner.low_ns, owner.recoverable_ns, owner.high_ns)
     if any(ns is None or ns >= step_ns for ns in gains):
         return None

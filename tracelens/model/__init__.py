@@ -11,6 +11,7 @@ a diagnosis, and nothing here imports a heavy library at run time.
     trace         one rank's trace as columns, and the queryable picture of it
     findings      where a step's time goes, who waits, what was found and what could not be judged
     owners        who owns the time of a step
+    slow_steps    steps that take much longer than the others, and what they add to the mean one
     baseline      how a recorded time becomes one of the step that is told of
     levers        what can be changed, and what is known of each change on one Run
     plan          Edits of the training loop, what they buy, the schemes made of them, the advice
@@ -65,7 +66,16 @@ from tracelens.model.levers import (
     ToggleKind,
 )
 from tracelens.model.lines import GarbageCollection, LineLog, LinePlace, LoggedStep
-from tracelens.model.owners import ISSUING_KINDS, OWNER_KINDS, BatchPart, BatchTimes, Owner, OwnerKind, Owners
+from tracelens.model.owners import (
+    ISSUING_KINDS,
+    NEW_ITERATOR,
+    OWNER_KINDS,
+    BatchPart,
+    BatchTimes,
+    Owner,
+    OwnerKind,
+    Owners,
+)
 from tracelens.model.patch import Declined, FilePatch, Hunk, Patch, UnsafeOffer
 from tracelens.model.pictures import Combination, DrawnSpan, DrawnStep, WhatIf
 from tracelens.model.plan import (
@@ -82,6 +92,7 @@ from tracelens.model.plan import (
 )
 from tracelens.model.recording import EventUse, RankRecording, Run, SourceMark, StackSample, StepClock
 from tracelens.model.second_opinion import ComparedQuantity, SecondOpinion
+from tracelens.model.slow_steps import SlowPattern, SlowRows, SlowSteps
 from tracelens.model.source import Location
 from tracelens.model.table import TextColumn, TraceTable
 from tracelens.model.trace import Completeness, Coverage, StepSource, Tables, Timeline, Trace
@@ -95,6 +106,7 @@ __all__ = [
     "LEVER_EFFECTS",
     "LEVER_FAMILIES",
     "LEVER_STATES",
+    "NEW_ITERATOR",
     "OUTCOMES",
     "OWNER_KINDS",
     "TOGGLE_KINDS",
@@ -155,6 +167,9 @@ __all__ = [
     "Scheme",
     "Score",
     "SecondOpinion",
+    "SlowPattern",
+    "SlowRows",
+    "SlowSteps",
     "SourceMark",
     "Speedup",
     "StackSample",

@@ -68,7 +68,8 @@ class Baseline:
     def owners(self, recorded: Owners) -> Owners:
         brought = (replace(owner, owned_ns=self.owned(owner), profiler_ns=0) for owner in recorded.owners)
         owners = tuple(sorted(brought, key=lambda owner: -owner.owned_ns))
-        return replace(recorded, wall_ns=sum(owner.owned_ns for owner in owners), owners=owners)
+        loops = tuple(replace(one, owned_ns=self.owned(one), profiler_ns=0) for one in recorded.loops)
+        return replace(recorded, wall_ns=sum(owner.owned_ns for owner in owners), owners=owners, loops=loops)
 
     def owned(self, owner: Owner) -> int:
         return self.worked(owner.owned_ns) if owner.is_gpu_work else self.idled(owner.owned_ns, owner.profiler_ns)

@@ -75,6 +75,8 @@ class Diagnosis:
     """What the headline is about: a sentence is not read to find out, whatever its language."""
     loss_beside_waits: str = ""
     """The largest loss with its line, where that is neither a wait for the GPU nor the GPU's own work; else empty."""
+    rare_cost: str = ""
+    """What steps that take much longer than the others add to the mean step, as half a sentence; empty without any."""
     told_of: Baseline | None = None
     """What times of parts, waits and owners, and the two shares, were brought to; None: they are as recorded."""
 

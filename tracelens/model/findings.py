@@ -12,6 +12,8 @@ from tracelens.model.trace import StepSource
 WaitKind = Literal["device", "stream", "event", "d2h", "h2d", "alloc"]
 BaselineSource = Literal["measured", "unprofiled", "recorded"]
 Verdict = Literal["exposed", "harmless", "window_edge", "unknown"]
+DIFFERING = 0.05
+"""Of the median step: where the mean differs by more, both are said."""
 IDLE_PARTS = ("idle_sync", "idle_dataloader", "idle_host", "idle_launch", "idle_other")
 BREAKDOWN_PARTS = ("compute", "communication_exposed", "copy_exposed", *IDLE_PARTS)
 
@@ -26,6 +28,8 @@ class StepTimes:
     p05_ns: int
     p95_ns: int
     unprofiled_median_ns: int | None = None
+    unprofiled_mean_ns: int | None = None
+    """Of the same steps, with the slow ones; None where they were not timed one by one."""
     certain: bool = True
     """False where steps were inferred from rows of which some are missing: then the recorded times are not known."""
     measured_ns: int | None = None
@@ -36,6 +40,14 @@ class StepTimes:
         """The baseline, the one step time that every percentage is about: as measured beside a changed version, else
         as recorded without the profiler, else as recorded."""
         return self.measured_ns or self.unprofiled_median_ns or self.median_ns
+
+    @property
+    def other_mean_ns(self) -> int | None:
+        """The mean step, where the median one that is told differs from it by more than a twentieth; else None."""
+        mean_ns = self.unprofiled_mean_ns if self.baseline_source == "unprofiled" else None
+        if mean_ns is None or abs(mean_ns - self.best_known_ns) <= DIFFERING * self.best_known_ns:
+            return None
+        return mean_ns
 
     @property
     def baseline_source(self) -> BaselineSource:

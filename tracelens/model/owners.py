@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tracelens.messages import Message, joined, say
+from tracelens.model.slow_steps import SlowSteps
 from tracelens.model.source import Location
 from tracelens.units import ms
 
@@ -22,6 +23,9 @@ OwnerKind = Literal[
     "gpu",
     "unknown",
 ]
+NEW_ITERATOR = "DataLoader.__iter__"
+"""`callee` of the DataLoader's time where the loop makes an iterator in each step, until a sample of its first batch is
+read: the seeds, the order of the samples, the end of the iterator before."""
 OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
 HOST_KINDS: tuple[OwnerKind, ...] = ("host_line", "dataloader", "allocator", "optimizer", "backward", "launch")
 ISSUING_KINDS: tuple[OwnerKind, ...] = ("launch", "backward", "optimizer")
@@ -122,12 +126,22 @@ class Owner:
     """How much of `owned_ns` went to rows that the profiler recorded, and is not there without it."""
     of_one_line: bool = False
     """Of launches: whether all of them are made at the first of its lines."""
+    loop: tuple[int, int] | None = None
+    """First and last line of the loop that it is as a whole; see `Owners.loops`."""
+    occurrences: int = 0
+    """Of what comes in slow steps alone: in how many of the timed steps it did; 0 for what each step holds. It owns
+    nothing of an ordinary step, and `recoverable_ns` is what it adds to the mean one (`Owners.slow`)."""
 
     @property
     def is_gpu_work(self) -> bool:
         """Whether the GPU works while it holds the step; of copies those that nothing hides, not who waits for one."""
         exposed_copies = self.kind == "copy" and self.callee is None and not self.locations
         return self.kind in ("gpu", "communication") or exposed_copies
+
+    @property
+    def makes_iterators(self) -> bool:
+        """Whether it is the DataLoader's iterator that the loop makes anew in each step."""
+        return self.kind == "dataloader" and self.callee == NEW_ITERATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +154,31 @@ class Owners:
     """What `recoverable_ns` of each is taken out of, where that is another step time than the recorded one."""
     launches_per_step: float | None = None
     """Calls that launch GPU work; None where the recording has no calls."""
+    loops: tuple[Owner, ...] = ()
+    """Loops within a step, over samples, boxes or parameters, of which several lines take part: each as one owner of
+    kind `host_line`. Their time is that of the lines' own owners, and is not added to it."""
+    slow: SlowSteps | None = None
+    """Steps that take much longer than the one that the owners add up to; None where none do."""
+
+    @property
+    def ordinary(self) -> Owners:
+        """Without what comes in slow steps alone: its numbers are of another step time."""
+        return replace(self, owners=tuple(owner for owner in self.owners if not owner.occurrences))
+
+    @property
+    def of_slow_steps(self) -> tuple[Owner, ...]:
+        """What comes in slow steps alone, the largest first."""
+        return tuple(owner for owner in self.owners if owner.occurrences)
 
     @property
     def batch(self) -> BatchTimes | None:
         """What the DataLoader's batches are spent on, where that was recorded."""
         return next((owner.batch for owner in self.owners if owner.batch is not None), None)
+
+    @property
+    def makes_iterators(self) -> bool:
+        """Whether the loop makes an iterator of its DataLoader in each step, and would make its workers with it."""
+        return any(owner.makes_iterators for owner in self.owners)
 
     @property
     def remedies_of_largest(self) -> tuple[str, ...]:

@@ -75,6 +75,9 @@ class RankRecording:
     """Of the clean and the attributed steps."""
     lines: LineLog | None = None
     """Of the attributed steps; None where the line clock could not run."""
+    slow_lines: LineLog | None = None
+    """Of a step behind the windows that takes much longer than the others, and of the one before it; None where no
+    such step was expected, or none came."""
     attributed_steps: tuple[int, ...] = ()
     """Numbers of the `ProfilerStep#k` whose timings carry the cost of attribution and enter no statistic."""
     meta: Mapping[str, Any] = field(default_factory=dict)

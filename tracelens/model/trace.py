@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from tracelens.messages import say
+from tracelens.model.slow_steps import SlowRows
 from tracelens.model.table import TraceTable
 
 if TYPE_CHECKING:  # pandas and numpy cost 0.4 s to import; `tracelens --help` must not pay that
@@ -177,6 +178,8 @@ class Timeline:
     """Names of calls that wait by their name, of a runtime whose calls are not in the table of `cuda_api`."""
     coverage: Coverage = Coverage()
     """Of an incomplete recording, the steps that are complete; only these are kept."""
+    slow: SlowRows | None = None
+    """Steps that come now and then and take much longer than the others; None where there are none to speak of."""
 
     def steps(self) -> pd.DataFrame:
         """One row per training step; `kept` rows enter the statistics."""

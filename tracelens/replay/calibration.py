@@ -87,6 +87,9 @@ class Calibration:
     """What the profiler adds to the host per recorded row if not fitted: 540 µs on 583 rows per step."""
     unpack_ns: int = 1_000_000
     """Main thread in `__next__` to unpack a batch that a worker has ready: 1.0-1.1 ms whatever its size."""
+    worker_start_ns: int = 50_000_000
+    """To start an iterator's workers and end them: 117 ms at best with one and 200 with two or four, on a busy machine
+    with two cores; taken low, because no quieter one was timed."""
     loader_cores: int | None = None
     """CPU cores for this rank's training thread and workers, None unknown."""
     loader_workers: int | None = None

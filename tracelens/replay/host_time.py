@@ -95,7 +95,7 @@ class _Clock:
             start, until = cursor + gap, cursor + gap + issue
         else:
             start, until = end, end
-        work = issue if op.kind == "work" else 0
+        work = issue if op.kind in ("work", "loader") else 0
         times = (np.array([time], dtype=np.int64) for time in (start - gap, start, start + work))
         return _Times(*times), max(cursor, until)
 

@@ -203,6 +203,10 @@ class LoaderPace:
 
     workers: int | None
     period_ns: int | None = None
+    iterators: float = 0.0
+    """Made per step: each starts its workers, and its first batch is made while the loop waits."""
+    order_ns: int = 0
+    """Per recorded step, of the loader's time: which samples come next, found out by the main thread in any case."""
 
 
 @dataclass(frozen=True, slots=True)

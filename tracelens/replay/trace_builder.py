@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from tracelens.messages import say
-from tracelens.model import Abstention, Stall, StepClock, Timeline
+from tracelens.model import Abstention, SlowRows, Stall, StepClock, Timeline
 from tracelens.replay import bounds, edits, simulate
 from tracelens.replay.calibration import Calibration
 from tracelens.replay.call_timings import measure_calls
@@ -37,6 +37,7 @@ from tracelens.replay.replay_trace import (
 )
 from tracelens.replay.steady_state import step_time, window_time
 from tracelens.trace import slow_steps, waits
+from tracelens.trace.loader_iterators import LoaderIterators
 from tracelens.trace.recorded_rows import MOST_ROW_NS
 from tracelens.trace.streams import distinct_streams
 from tracelens.trace.tables import among
@@ -68,9 +69,10 @@ def build(
     clock: StepClock | None = None,
     calibration: Calibration | None = None,
     loader_known: bool = True,
+    iterators: LoaderIterators | None = None,
 ) -> ReplayTrace | Abstention:
     """The ReplayTrace of a Timeline; an Abstention says what to record where no replay is possible. `loader_known`:
-    whether time in a DataLoader would show."""
+    whether time in a DataLoader would show. `iterators`: those that the loop makes of it."""
     refusal = too_little_known(timeline) or too_few_records(timeline)
     if refusal is not None:
         return refusal
@@ -84,7 +86,7 @@ def build(
             ),
             say("record CPU activities and take batches from a torch DataLoader: tracelens profile"),
         )
-    loader = _loader(timeline, trace, clock)
+    loader = _with_iterators(_loader(timeline, trace, clock), timeline, iterators)
     # The recorded spans inside the loader are the check's; a producer's period belongs to the unprofiled step.
     trace = replace(trace, loader=replace(loader, period_ns=None))
     compiled = compile_program(edits.apply(trace), 0.0)
@@ -93,7 +95,7 @@ def build(
     errors = ReplayErrors(window / trace.recorded_ns - 1, None)
     if abs(errors.recorded) > MOST_ERROR:
         return unexplained(errors.recorded, timeline, trace)
-    unprofiled = _unprofiled(clock)
+    unprofiled = _unprofiled(clock, timeline.slow)
     if unprofiled is None:
         costs = trace.calibration.row_overhead_ns
         return replace(trace, overhead=ProfilerOverhead(0.0, 0.0, float(costs), fitted=False), errors=errors)
@@ -201,7 +203,16 @@ def _loader(timeline: Timeline, trace: ReplayTrace, clock: StepClock | None) -> 
     spans = [sum(op.issue_ns for op in editable_host_ops(step) if op.kind == "loader") for step in trace.steps]
     if _usual(spans) - trace.calibration.loader_work_limit_ns < LOADER_BOUND_SHARE * trace.recorded_ns:
         return LoaderPace(workers)
-    return LoaderPace(workers, _unprofiled(clock) or trace.recorded_ns)
+    return LoaderPace(workers, _unprofiled(clock, timeline.slow) or trace.recorded_ns)
+
+
+def _with_iterators(loader: LoaderPace, timeline: Timeline, iterators: LoaderIterators | None) -> LoaderPace:
+    if iterators is None:
+        return loader
+    kept = np.flatnonzero(timeline.tables.steps["kept"])
+    inside = np.isin(timeline.tables.loader["step"], kept)
+    order_ns = int(iterators.order_ns[inside].sum()) // max(1, len(kept))
+    return replace(loader, iterators=iterators.per_step, order_ns=order_ns)
 
 
 def _longest_gaps(trace: ReplayTrace) -> list[int]:
@@ -222,8 +233,9 @@ def _usual(spans: Sequence[int]) -> int:
     return (sum(spans) - max(spans)) // max(1, len(spans) - 1)
 
 
-def _unprofiled(clock: StepClock | None) -> int | None:
-    """The typical step of W0: its mean without the few steps that the machine made slow.
+def _unprofiled(clock: StepClock | None, apart: SlowRows | None = None) -> int | None:
+    """The typical step of W0: its mean without the few steps that the machine made slow, and without those that are
+    told of by themselves.
 
     CUDA events time W0 as a whole, so they are taken where there was none.
     """
@@ -231,6 +243,10 @@ def _unprofiled(clock: StepClock | None) -> int | None:
         return None
     if not clock.unprofiled_ns:
         return clock.unprofiled_mean_ns
+    if apart is not None:
+        pattern = apart.pattern
+        slow_ns = sum(pattern.excess_ns) + pattern.seen * pattern.ordinary_ns
+        return round((pattern.total_ns - slow_ns) / (pattern.steps - pattern.seen))
     steps = np.asarray(clock.unprofiled_ns, dtype=np.float64)
     slow = steps > slow_steps.FACTOR * np.median(steps)
     if not slow.any() or slow.mean() > SLOW_STEP_SHARE:

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 
 from tracelens.messages import joined, say, say_count
 from tracelens.model import Diagnosis, SecondOpinion, Stall, baseline_of
-from tracelens.report import formatting, line_times, screen_text, terminal, wording
+from tracelens.report import formatting, line_times, rare_steps, screen_text, terminal, wording
 from tracelens.report.first_screen import costly_lines, subject, time_columns
 from tracelens.report.formatting import short_ms
 from tracelens.report.json import trace_name
@@ -34,7 +34,7 @@ def blocks(
 ) -> Iterator[RenderableType]:
     yield terminal.subject(subject(diagnosis))
     yield terminal.verdict(wording.verdict(diagnosis))
-    for sentence in shared_machine(diagnosis).said():
+    for sentence in (*rare_steps.said(diagnosis, wording.verdict(diagnosis)), *shared_machine(diagnosis).said()):
         yield terminal.paragraph(sentence)
     if style.everything:
         yield from _breakdown(diagnosis)
@@ -131,7 +131,13 @@ def recorded(diagnosis: Diagnosis) -> tuple[str, ...]:
     recorded_ns = steps.median_ns if steps.certain else None
     chips.append(say("{time} per step recorded", time=formatting.milliseconds(recorded_ns)))
     if steps.unprofiled_median_ns is not None:
-        chips.append(say("{time} without the profiler", time=formatting.milliseconds(steps.unprofiled_median_ns)))
+        without = formatting.milliseconds(steps.unprofiled_median_ns)
+        mean = formatting.milliseconds(steps.other_mean_ns)
+        chips.append(
+            say("{time} without the profiler", time=without)
+            if steps.other_mean_ns is None
+            else say("{time} without the profiler (mean {mean})", time=without, mean=mean)
+        )
     return tuple(chips)
 
 

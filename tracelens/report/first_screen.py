@@ -17,6 +17,7 @@ from tracelens.model import (
     LeverEffect,
     Location,
     PlannedDiagnosis,
+    StepTimes,
     counting,
     on_baseline,
 )
@@ -31,6 +32,7 @@ from tracelens.report import (
     long_form,
     measured_pairs,
     next_commands,
+    rare_steps,
     recorded_pace,
     saving_reason,
     shared_machine,
@@ -88,6 +90,10 @@ class FirstScreen:
     """What other programs and limits took of the machine meanwhile, one sentence each."""
     pace: str
     """Where the one step time does not describe the recorded steps; empty where it does."""
+    rare: tuple[str, ...]
+    """What steps that take much longer than the others cost, and what helps, as far as it is not said above."""
+    has_slow_steps: bool
+    """Then the step of every lever is an ordinary one."""
     steps_found: bool
     """Else times are of the whole recording."""
     instead: str
@@ -138,6 +144,8 @@ def first_screen(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> Firs
         verdict=wording.beside_headline(diagnosis),
         machine=shared_machine.shared_machine(diagnosis).said(),
         pace=recorded_pace.said(diagnosis),
+        rare=rare_steps.said(diagnosis, _instead(diagnosis) or wording.beside_headline(diagnosis)),
+        has_slow_steps=diagnosis.owners.slow is not None,
         steps_found=diagnosis.steps.source != "none",
         instead=_instead(diagnosis),
         reason=saving_reason.reason(diagnosis, then, strip),
@@ -181,11 +189,7 @@ def subject(diagnosis: Diagnosis) -> str:
     script = diagnosis.run.script if diagnosis.run else None
     name = PurePath(script or diagnosis.timeline.trace.path).name
     unsure = steps.source == "none"
-    step = (
-        say("steps not found")
-        if unsure
-        else say("{time} ms per step", time=step_ms(steps.best_known_ns, steps.best_known_ns))
-    )
+    step = say("steps not found") if unsure else _step(steps)
     trace = diagnosis.timeline.trace
     known = trace.device or "gpu" in trace.signals
     told = {"name": formatting.clean(name), "device": wording.device(trace), "step": step}
@@ -196,6 +200,15 @@ def subject(diagnosis: Diagnosis) -> str:
         if busy is None
         else say("{text}, {works}", text=text, works=gpu_works(busy, parts.copies_share if parts is not None else 0.0))
     )
+
+
+def _step(steps: StepTimes) -> str:
+    """'9.19 ms per step'; with the mean where that is another."""
+    step_ns, mean_ns = steps.best_known_ns, steps.other_mean_ns
+    time = step_ms(step_ns, step_ns)
+    if mean_ns is None:
+        return say("{time} ms per step", time=time)
+    return say("{time} ms per step (mean {mean})", time=time, mean=step_ms(mean_ns, mean_ns))
 
 
 # --------------------------------------------------------------------------------------------------------- its lines
@@ -295,9 +308,10 @@ def _instead(diagnosis: PlannedDiagnosis) -> str:
     base_ns = diagnosis.steps.best_known_ns
     step_ns = base_ns / lever.known.speedup
     saved = step_ms(saved_ns(base_ns, step_ns), base_ns)
-    return say(
-        "{lever} saves {saved} ms: {gained}.", lever=name, saved=saved, gained=gain_words.throughput(lever, base_ns)
-    )
+    told = {"lever": name, "saved": saved, "gained": gain_words.throughput(lever, base_ns)}
+    if diagnosis.owners.slow is not None:
+        return say("In an ordinary step {lever} saves {saved} ms: {gained}.", **told)
+    return say("{lever} saves {saved} ms: {gained}.", **told)
 
 
 def _measured(diagnosis: PlannedDiagnosis) -> str:

@@ -15,7 +15,6 @@ from tracelens.jsonfile import microseconds
 from tracelens.messages import say
 from tracelens.model import (
     IDLE_PARTS,
-    BatchTimes,
     Breakdown,
     Completeness,
     Coverage,
@@ -24,11 +23,9 @@ from tracelens.model import (
     Goal,
     Lever,
     LeverCombination,
-    Location,
     Measure,
     MedianPair,
     Overlap,
-    Owners,
     PlannedDiagnosis,
     Recommendation,
     Scheme,
@@ -41,6 +38,7 @@ from tracelens.model import (
     on_baseline,
 )
 from tracelens.report import issues, next_commands, wording
+from tracelens.report.json_owners import location_entry, loops_entry, owners_entry, slow_steps_entry
 from tracelens.report.shared_machine import shared_machine
 
 SCHEMA_VERSION = 1
@@ -83,7 +81,9 @@ def document(diagnosis: Diagnosis) -> dict[str, Any]:
         "idle_share": diagnosis.idle_share,
         "syncs": [_stall(stall) for stall in wording.ranked_stalls(diagnosis)],
         "exposed_together_us_per_step": microseconds(diagnosis.exposed_together_ns),
-        "owners": _owners(diagnosis.owners),
+        "owners": owners_entry(diagnosis.owners),
+        "loops": loops_entry(diagnosis.owners),
+        "slow_steps": slow_steps_entry(diagnosis.owners.slow),
         "overlap": _overlap(diagnosis.overlap),
         "findings": [
             _finding(finding, name)
@@ -189,6 +189,7 @@ def _steps(steps: StepTimes) -> dict[str, Any]:
         "p05_us": microseconds(steps.p05_ns if steps.certain else None),
         "p95_us": microseconds(steps.p95_ns if steps.certain else None),
         "unprofiled_median_us": microseconds(steps.unprofiled_median_ns),
+        "unprofiled_mean_us": microseconds(steps.unprofiled_mean_ns),
     }
 
 
@@ -202,44 +203,6 @@ def _breakdown(breakdown: Breakdown | None) -> dict[str, Any] | None:
     }
 
 
-def _owners(owners: Owners) -> list[dict[str, Any]]:
-    return [
-        {
-            "kind": owner.kind,
-            "us_per_step": microseconds(owner.owned_ns),
-            "profiler_us_per_step": microseconds(owner.profiler_ns),
-            "share": owners.share(owner),
-            "locations": [_location(location) for location in owner.locations],
-            "callee": owner.callee,
-            "group": owner.group,
-            "reason": owner.reason,
-            "instead": owner.instead,
-            "recoverable_us_per_step": microseconds(owner.recoverable_ns),
-            "low_us": microseconds(owner.low_ns),
-            "high_us": microseconds(owner.high_ns),
-            "evidence": owner.evidence,
-            "batch": _batch(owner.batch),
-            "remedies": list(owner.remedies),
-        }
-        for owner in owners.owners
-    ]
-
-
-def _batch(batch: BatchTimes | None) -> dict[str, Any] | None:
-    if batch is None:
-        return None
-    parts = [
-        {"name": part.name, "us": microseconds(part.ns), "location": _location(part.location)} for part in batch.parts
-    ]
-    return {"workers": batch.workers, "us": microseconds(batch.batch_ns), "parts": parts}
-
-
-def _location(location: Location | None) -> dict[str, Any] | None:
-    if location is None:
-        return None
-    return {"path": location.path, "line": location.line, "function": location.function}
-
-
 def _stall(stall: Stall) -> dict[str, Any]:
     return {
         "api": stall.api,
@@ -250,7 +213,7 @@ def _stall(stall: Stall) -> dict[str, Any]:
         "profiler_us_per_step": microseconds(stall.profiler_ns),
         "exposed_us_per_step": microseconds(stall.exposed_ns),
         "verdict": stall.verdict,
-        "location": _location(stall.location),
+        "location": location_entry(stall.location),
     }
 
 
@@ -273,7 +236,7 @@ def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
         "title": finding.title,
         "cost_us_per_step": microseconds(finding.cost_ns),
         "share": finding.share,
-        "location": _location(finding.location),
+        "location": location_entry(finding.location),
         "evidence": finding.evidence,
         "fingerprint": fingerprint,
     }
@@ -305,7 +268,7 @@ def lever_entry(lever: Lever) -> dict[str, Any]:
         "effect": lever.effect,
         "numbers": lever.numbers,
         "memory_bytes_delta": lever.memory_bytes_delta,
-        "locations": [_location(location) for location in lever.locations],
+        "locations": [location_entry(location) for location in lever.locations],
         "title": lever.title,
         "text": lever.text,
         "command": lever.command,

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from tracelens.messages import say
 from tracelens.model import Diagnosis, PlannedDiagnosis, on_baseline
-from tracelens.report import formatting, lever_section, next_commands, recorded_pace, sections, wording
+from tracelens.report import formatting, lever_section, next_commands, rare_steps, recorded_pace, sections, wording
 from tracelens.report.analysis_text import recorded
 from tracelens.report.compare import JUDGED, Comparison, TimeChange
 from tracelens.report.gate import Gate
@@ -44,7 +44,8 @@ def gate(result: Gate, next_command: str) -> str:
 def _summary(diagnosis: Diagnosis, typed: Sequence[str]) -> Iterator[str]:
     yield "# TraceLens"
     yield f"**{plain(wording.verdict(diagnosis))}**"
-    yield from (plain(sentence) for sentence in shared_machine(diagnosis).said())
+    said = (*rare_steps.said(diagnosis, wording.verdict(diagnosis)), *shared_machine(diagnosis).said())
+    yield from (plain(sentence) for sentence in said)
     if pace := recorded_pace.said(diagnosis):
         yield plain(pace)
     yield " · ".join(plain(chip) for chip in recorded(diagnosis))

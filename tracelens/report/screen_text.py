@@ -46,7 +46,7 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
     yield from edited(screen.edit, rest)
     if screen.levers:
         yield Text()
-        yield _Levers(screen.levers, say("step, ms") if screen.steps_found else say("recording, ms"))
+        yield _Levers(screen.levers, _time_of_levers(screen))
     else:
         yield Text()
     verb = next_command.split()[1]
@@ -59,11 +59,17 @@ def blocks(screen: FirstScreen, next_command: str) -> Iterator[RenderableType]:
         yield terminal.next_command(next_command)
 
 
+def _time_of_levers(screen: FirstScreen) -> str:
+    if screen.has_slow_steps:
+        return say("ordinary step, ms")
+    return say("step, ms") if screen.steps_found else say("recording, ms")
+
+
 def head(screen: FirstScreen) -> Iterator[RenderableType]:
     """What was recorded, the headline, and what the recommended change comes to, else the verdict."""
     yield terminal.subject(screen.subject)
     yield from _answer(screen)
-    for sentence in (*screen.machine, screen.batch, screen.pace):
+    for sentence in (*screen.rare, *screen.machine, screen.batch, screen.pace):
         if sentence:
             yield terminal.paragraph(sentence)
 

@@ -34,6 +34,7 @@ _SUPPLY = {"seconds": float, "batches": int, "worker_seconds": float, "ready": i
 _PLACE = {"path": str, "line": int, "function": str}
 _SPLIT = {"batches": int, "workers": int, "fetch_ns": int, "collate_ns": int, "transforms": {}}
 _SPLIT |= {"sample_place": _PLACE, "collate_place": _PLACE}
+_INDEX = {"first_batches": int, "first_ns": int, "other_batches": int, "other_ns": int}
 _LOADER = {
     "num_workers": int,
     "pin_memory": bool,
@@ -41,6 +42,8 @@ _LOADER = {
     "batch_bytes": int,
     "supply": _SUPPLY,
     "split": _SPLIT,
+    "iterators": int,
+    "index": _INDEX,
 }
 _CLOCK = {"unprofiled_ns": [int], "unprofiled_mean_ns": float, "unprofiled_clock": str, "profiled_ns": [int]}
 _RANK: Shape = {
@@ -48,6 +51,8 @@ _RANK: Shape = {
     "trace": str,
     "sources": str,
     "lines": str,
+    "slow_lines": str,
+    "slow_step": {"number": int, "ns": int},
     "clock": _CLOCK,
     "step_marks": str,
     "attributed_steps": [int],
@@ -185,6 +190,7 @@ def _recording_from(folder: Path, entry: dict[str, Any]) -> RankRecording:
         events=tuple(_event(row) for row in sources.get("events") or ()),
         collections=tuple(_collection(row) for row in sources.get("collections") or ()),
         lines=_lines(folder / entry["lines"]) if entry.get("lines") else None,
+        slow_lines=_lines(folder / entry["slow_lines"]) if entry.get("slow_lines") else None,
         attributed_steps=tuple(int(k) for k in entry.get("attributed_steps") or ()),
         meta=entry,
     )

@@ -17,8 +17,8 @@ from tracelens.model import Patch, Recommendation, Scheme
 from tracelens.schemes import ranking
 from tracelens.schemes.catalog import CHANGES, Rules, SchemeRule
 from tracelens.schemes.facts import AdoptionLimits, Facts
+from tracelens.schemes.rare_costs import beside, nothing, recommended
 from tracelens.schemes.stages import stages
-from tracelens.schemes.verdict import beside, nothing, recommended
 from tracelens.schemes.weighing import scheme_gain, sensitivity, uncertain
 from tracelens.schemes.wording import lever_name
 

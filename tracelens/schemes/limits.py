@@ -15,6 +15,8 @@ from tracelens.units import LEAST_COPIES_SHARE, gpu_works
 
 PYTHON_ONLY = {"amp", "compile"}
 """Inventory items that are remedies in Python and nothing else."""
+ONE_ITERATOR, MORE_WORKERS = "one_iterator", "more_workers"
+"""Of these two one helps: where each batch has an iterator of its own, workers would start for each."""
 LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     "stream": (
         say("GPU-bound"),
@@ -30,7 +32,12 @@ LIMITS: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = {
     ),
     "loader": (
         say("loader-bound"),
-        (("", say("more DataLoader workers")), ("", say("cheaper preprocessing")), ("", say("cached samples"))),
+        (
+            (ONE_ITERATOR, say("one DataLoader iterator for many batches")),
+            (MORE_WORKERS, say("more DataLoader workers")),
+            ("", say("cheaper preprocessing")),
+            ("", say("cached samples")),
+        ),
     ),
     "copy": (
         say("copy-bound"),
@@ -63,6 +70,7 @@ def helps_against(limit: str, facts: Facts) -> tuple[str, str]:
     """What a limit is called, and what helps and is not done yet."""
     name, remedies = LIMITS[limit]
     done = {item.id for item in facts.inventory if item.present} | (set() if facts.python else PYTHON_ONLY)
+    done.add(MORE_WORKERS if facts.owners is not None and facts.owners.makes_iterators else ONE_ITERATOR)
     named = [_LEVERS.get(item, text) if facts.python else text for item, text in remedies if item not in done]
     return name, joined(", ", named)
 

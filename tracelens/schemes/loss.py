@@ -2,7 +2,8 @@
 
 In: the Owners of a step. Out: a `Loss`, or None where no owner is known. What gives back most when it is removed comes
 first, by the middle of its range: where that begins at nothing it is the cause all the same, and nothing is promised.
-Without a replay it is what owns most. Waits that pay only together are one loss, and so is all that issues work.
+Without a replay it is what owns most. Waits that pay only together are one loss, and so are the lines of a loop within
+a step, and all that issues work.
 "Launch-bound" is the answer only where no line, loader or allocator call fills the gaps or most likely gives time back.
 """
 
@@ -34,12 +35,15 @@ LEAST_CERTAIN_SHARE = 0.01
 """Of the step, at the low end of the range."""
 MOSTLY_SURE = 0.5
 """Of the middle: with a lower end below it the range is said, because the promise is that end."""
+NARROW = 0.25
+"""Half of a range, as a part of its middle: up to here the middle may stand alone."""
 FEWEST_LAUNCHES = 50
 """Per step, as the detector of many short kernels has it: fewer are not what makes the host slow."""
 MOSTLY = 0.6
 """Of the time that issuing work takes: then it is the backward pass or the optimizer, not launching as such."""
 TOGETHER = 1.1
-"""Waits are one loss where removing all gives back that many times what the best of them gives."""
+"""Waits, or the lines of a loop, are one loss where removing all gives back that many times what the best of them
+gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,14 @@ class Loss:
         return self.owner.recoverable_ns is not None
 
     @property
+    def narrow(self) -> bool:
+        """Whether its gain is known well enough to be told without its range."""
+        low, high = self.owner.low_ns, self.owner.high_ns
+        if low is None or high is None:
+            return True
+        return low >= MOSTLY_SURE * self.ns and high - low <= 2 * NARROW * self.ns
+
+    @property
     def observed_ns(self) -> int:
         """Per step, what was seen of it and not what its end gives back: blocked time, else the time that it owns."""
         return self.idle_ns or self.blocked_ns or self.owner.owned_ns
@@ -104,12 +116,15 @@ class StepFacts:
 
 
 def largest(owners: Owners | None, step: StepFacts) -> Loss | None:
-    """The largest loss of a step; the GPU's own work where nothing else is one; None where no owner is known."""
+    """The largest loss of an ordinary step; the GPU's own work where nothing else is one; None where no owner is
+    known."""
     if owners is None:
         return None
+    owners = owners.ordinary
     issuing = _issuing(owners) if step.gpu_busy_share <= MOST_BUSY_WHEN_LAUNCHING else None
     least_ns = (LEAST_OWNED_SHARE if issuing else LEAST_RECOVERABLE_SHARE) * step.step_ns
-    removable = [Loss(owner, _count(owner)) for owner in owners.owners if _pays(owner, owners, step)]
+    candidates = (*owners.owners, *_loops(owners))
+    removable = [Loss(owner, _count(owner)) for owner in candidates if _pays(owner, owners, step)]
     removable += _waits_together(owners, step)
     sure = [loss for loss in removable if loss.ns >= least_ns]
     best = max([*sure, *_unsure(owners, step)], key=lambda loss: loss.ns, default=None)  # of equal ones the sure one
@@ -133,7 +148,7 @@ def on_the_cpu(owners: Owners | None) -> Loss | None:
     nothing is; then that work, as the one of its parts that is most of it, else as a whole. None where nobody knows."""
     if owners is None:
         return None
-    located = [owner for owner in owners.owners if owner.locations and owner.reason is None]
+    located = [owner for owner in owners.ordinary.owners if owner.locations and owner.reason is None]
     own = [owner for owner in located if not _beside_training(owner)]
     longest = max(own, key=lambda owner: owner.owned_ns, default=None)
     longest_ns = longest.owned_ns if longest is not None else 0
@@ -178,7 +193,7 @@ def _unsure(owners: Owners, step: StepFacts) -> list[Loss]:
     back nothing. Beside a busy GPU that is no cause, nor is it at a line where the GPU was not seen to idle."""
     losses = [
         Loss(owner, _count(owner), idle_ns=_idle_at_its_line(owner, owners))
-        for owner in owners.owners
+        for owner in (*owners.owners, *_loops(owners))
         if owner.low_ns is not None
         and owner.low_ns < LEAST_CERTAIN_SHARE * step.step_ns
         and (owner.recoverable_ns or 0) >= LEAST_OWNED_SHARE * step.step_ns
@@ -192,7 +207,7 @@ def _unsure(owners: Owners, step: StepFacts) -> list[Loss]:
 def _idle_at_its_line(owner: Owner, owners: Owners) -> int:
     """Waiting, launching and Python of one line are owners of their own: what they own together. Of launches only
     those that are all made there."""
-    if owner.kind not in OF_A_LINE:
+    if owner.kind not in OF_A_LINE or owner.loop is not None:
         return owner.owned_ns
     lines = {(place.path, place.line) for place in (owner.locations if _count(owner) > 1 else owner.locations[:1])}
     there = [one for one in owners.owners if one.kind in OF_A_LINE and one.locations and one.reason is None]
@@ -201,6 +216,21 @@ def _idle_at_its_line(owner: Owner, owners: Owners) -> int:
         for one in there
         if (one.locations[0].path, one.locations[0].line) in lines and (one.kind != "launch" or one.of_one_line)
     )
+
+
+def _loops(owners: Owners) -> list[Owner]:
+    """Loops of which no line gives back nearly as much by itself."""
+    return [loop for loop in owners.loops if _recovered(loop) >= TOGETHER * _best_of(loop, owners)]
+
+
+def _best_of(loop: Owner, owners: Owners) -> int:
+    lines = {(place.path, place.line) for place in loop.locations}
+    mine = (one for one in owners.owners if one.locations and (one.locations[0].path, one.locations[0].line) in lines)
+    return max(map(_recovered, mine), default=0)
+
+
+def _recovered(owner: Owner) -> int:
+    return owner.recoverable_ns or 0
 
 
 def _known(owner: Owner) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from tracelens import units
 from tracelens.messages import Message, capital, say, say_count
 from tracelens.model import ISSUING_KINDS, Owner, OwnerKind
-from tracelens.schemes.loss import MOST_BUSY, MOSTLY_SURE, OF_A_LINE, Loss, Period
-from tracelens.schemes.wording import place, places, step
+from tracelens.schemes.loss import MOST_BUSY, OF_A_LINE, Loss, Period
+from tracelens.schemes.wording import loop_place, place, places, step
 from tracelens.units import LEAST_COPIES_SHARE, kernels_and_copies, known_by, step_ms
 
 HEADLINE_LENGTH = 60
@@ -29,10 +29,12 @@ _KINDS: Mapping[OwnerKind, str] = {
     "launch": say("launching kernels"),
     "gpu": say("the GPU"),
 }
+_NEW_ITERATOR = say("a new loader iterator")
 _ONE = {"wait": say("a wait"), "copy": say("a copy")}
 _ALL_COPIES = say("copies that nothing hides")
 _OF_TRAINING = say("the training's own work")
 _LINE = say("a line of Python")
+_LOOP = say("a loop")
 
 
 def headline(loss: Loss, period: Period) -> str:
@@ -75,6 +77,7 @@ def details(loss: Loss, period: Period) -> str:
     owner = loss.owner
     one_line = owner.kind != "launch" or not loss.sure
     where = place(owner.locations[0]) if owner.locations and one_line else ""
+    where = loop_place(owner) if owner.loop is not None else where
     if not loss.returns:
         text = _part(loss, period)
         return say("{where}: {text}", where=where, text=text) if where else text
@@ -92,15 +95,17 @@ def _part(loss: Loss, period: Period) -> str:
 
 def _not_sure(loss: Loss, period: Period) -> Message:
     """A range that begins at nothing: no gain is promised, and none is denied."""
-    low, high = (units.step_ms(ns or 0, period.step_ns) for ns in (loss.owner.low_ns, loss.owner.high_ns))
-    return say("what a change there saves is not sure: {low} to {high} ms (predicted)", low=low, high=high)
+    ends = (loss.ns, loss.owner.low_ns, loss.owner.high_ns)
+    middle, low, high = (units.step_ms(ns or 0, period.step_ns) for ns in ends)
+    told = {"middle": middle, "low": low, "high": high}
+    return say("what a change there saves is not sure: {middle} ms ({low} to {high}, predicted)", **told)
 
 
 def _rest(loss: Loss, rest_ns: int, base_ns: int) -> Message:
     known = known_by(loss.owner.evidence or "replayed")
     told = {"without": _without(loss), "rest": step(rest_ns, min(rest_ns, base_ns)), "known": known}
     low, high = loss.owner.low_ns, loss.owner.high_ns
-    if low is None or high is None or low >= MOSTLY_SURE * loss.ns:
+    if low is None or high is None or loss.narrow:
         return say("{without} a step takes {rest} ({known})", **told)
     best, worst = (units.step_ms(max(base_ns - ns, 0), min(rest_ns, base_ns)) for ns in (high, low))
     return say("{without} a step takes {rest} ({best} to {worst}, {known})", **told, best=best, worst=worst)
@@ -173,15 +178,21 @@ def subject(loss: Loss) -> str:
         name = (
             _OF_TRAINING
             if loss.of_training
-            else _KINDS[owner.kind]
+            else _kind(owner)
             if owner.kind != "allocator" or not owner.callee
             else owner.callee
         )
         if owner.kind == "allocator" and where:
             return say("{where} ({name})", where=where, name=name)
         return say("{name} ({where})", name=name, where=where) if where else name
+    if owner.loop is not None:
+        return say("{where} ({name})", where=loop_place(owner), name=_LOOP)
     called = f"{where} ({owner.callee})" if where and owner.callee else where or owner.callee
     return called or say("Python between the launches")
+
+
+def _kind(owner: Owner) -> str:
+    return _NEW_ITERATOR if owner.makes_iterators else _KINDS[owner.kind]
 
 
 def _launching(loss: Loss, where: str) -> str:
@@ -209,8 +220,8 @@ def _waits(loss: Loss, where: str) -> str:
 def _names(loss: Loss) -> Sequence[str]:
     """For the headline, the fullest form first."""
     owner = loss.owner
-    if loss.of_training:
-        return (_OF_TRAINING,)
+    if loss.of_training or owner.loop is not None:
+        return (_OF_TRAINING,) if loss.of_training else (say("a loop in the step"), _LOOP)
     if not loss.sure and loss.count == 1 and owner.kind in OF_A_LINE:
         return (_LINE,)
     if owner.kind in ("wait", "copy"):
@@ -218,7 +229,12 @@ def _names(loss: Loss) -> Sequence[str]:
     if owner.kind in _KINDS:
         called = (_called(owner),) if owner.kind == "allocator" and owner.callee else ()
         launches = f"{loss.launches:,.0f}" if loss.launches is not None else ""
-        return (*called, say("{launches} launches", launches=launches) if launches else _KINDS[owner.kind])
+        return (*called, say("{launches} launches", launches=launches) if launches else _kind(owner))
+    return names(owner)
+
+
+def names(owner: Owner) -> Sequence[str]:
+    """Of a line: what it calls, else that it is one."""
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
         return (_LINE if at_a_line else say("Python between the launches"), say("Python"))
@@ -235,7 +251,7 @@ def _called(owner: Owner) -> str:
 def _without(loss: Loss) -> str:
     if loss.owner.instead is not None:
         return say("with {instead}", instead=loss.owner.instead)
-    if loss.owner.kind == "dataloader":
+    if loss.owner.kind == "dataloader" and not loss.owner.makes_iterators:
         return say("with enough workers")
     return say("without them") if loss.count > 1 else say("without it")
 

@@ -38,6 +38,8 @@ def measures_of_run(rules: Sequence[MeasureRule], diagnosis: Diagnosis) -> tuple
         return ()
     items, run, parts = {item.id: item for item in diagnosis.inventory}, diagnosis.run, diagnosis.breakdown
     variables = run.variables if run is not None else None
+    if diagnosis.owners.makes_iterators:  # workers that begin and end with each batch: no setting of them helps
+        rules = [rule for rule in rules if rule.acts_on != ("idle_dataloader",)]
     measures = (_measure(rule, items, variables) for rule in rules)
     shares = (_share(parts, rule.acts_on) if parts is not None and rule.acts_on else None for rule in rules)
     return tuple(replace(measure, share=share) for measure, share in zip(measures, shares, strict=True))

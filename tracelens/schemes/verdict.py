@@ -1,6 +1,7 @@
 """The verdict: one sentence of at most 240 characters that says what to do, what it gives, and where.
 
-In: the chosen scheme (or none) and Facts. Out: text. Apart from `advise` because the sentence is the product: it stands
+In: the chosen scheme (or none) and Facts. Out: text, of an ordinary step: `rare_costs` goes before, where what comes
+in every N-th step costs more. Apart from `advise` because the sentence is the product: it stands
 unchanged on screen, in JSON and in the report. Where nothing pays it names the limit that binds and what helps instead.
 """
 
@@ -46,6 +47,7 @@ MENTIONED_POINTS = 2.0
 """The fastest scheme is named beside the winner when it is that many percentage points faster."""
 
 _LOADER_HELPS = say("more DataLoader workers, cheaper preprocessing, cached samples would help")
+_ITERATOR_HELPS = say("one DataLoader iterator for many batches would help")
 
 _NOT_JUDGED = {
     "launch-blocking": say("Not judged: CUDA_LAUNCH_BLOCKING was set"),
@@ -58,7 +60,7 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
     """The loss that the verdict is about, in at most 60 characters and without a line."""
     if facts.unjudged is not None:
         return _NOT_JUDGED.get(facts.unjudged.detector, say("Not judged: too much of the recording is missing"))
-    loss = _told(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
+    loss = told_loss(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
     if loss is None:
         if not facts.has_gpu:
             return say("Not judged: no GPU work was recorded")
@@ -70,7 +72,9 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
 
 def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     """What `headline` is about: a loss, the GPU's own work, or why nothing could be judged."""
-    loss = None if facts.unjudged is not None else _told(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
+    loss = (
+        None if facts.unjudged is not None else told_loss(facts, scheme) if facts.has_gpu else on_the_cpu(facts.owners)
+    )
     if loss is None:
         return "unjudged"
     return "gpu" if loss.owner.kind == "gpu" else "loss"
@@ -169,6 +173,7 @@ def beside(schemes: Sequence[Scheme], facts: Facts) -> str:
     limit = None if loss.returns else "loader" if kind == "dataloader" else LIMIT_OF.get(kind)
     if limit is not None:
         said.append(say("What might help: {helps}", helps=helps_against(limit, facts)[1]))
+    said += [say("What might help: one operation for all that the loop goes through")] if loss.owner.loop else []
     if unjudged is not None and unjudged.detector == "steps":
         said.append(say("No steps were found: mark them, or record them with tracelens profile SCRIPT"))
     elif unjudged is None and (maybe := uncertain(schemes)) is not None and maybe.estimate is not None:
@@ -220,7 +225,8 @@ def _first_that_fits(texts: Sequence[str]) -> tuple[str]:
 
 def _beside(loss: Loss, unjudged: Abstention | None, schemes: Sequence[Scheme]) -> tuple[str, ...]:
     """What to know beside an owner that no scheme acts on, the fullest form first."""
-    helps = (_LOADER_HELPS,) if loss.owner.kind == "dataloader" and not loss.returns else ()
+    loader = _ITERATOR_HELPS if loss.owner.makes_iterators else _LOADER_HELPS
+    helps = (loader,) if loss.owner.kind == "dataloader" and not loss.returns else ()
     if unjudged is not None:  # what keeps the patcher from other places says nothing of this one
         return helps if unjudged.detector == "patch" else (*helps, unjudged.hint)
     maybe = uncertain(schemes)
@@ -286,7 +292,7 @@ def _with_blocked(loss: Loss, ended: Sequence[str], facts: Facts) -> Loss:
     return replace(loss, blocked_ns=sum(stall.wait_ns for stall in there)) if there else loss
 
 
-def _told(facts: Facts, scheme: Scheme | None) -> Loss | None:
+def told_loss(facts: Facts, scheme: Scheme | None = None) -> Loss | None:
     """What the verdict is about: the scheme's waits, where these are the largest loss or share its idle time."""
     loss, estimate = _largest(facts), scheme.estimate if scheme is not None else None
     if scheme is None or estimate is None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from tracelens import lever_names, units
 from tracelens.messages import joined, say
-from tracelens.model import Estimate, Location, Scheme, Verification
+from tracelens.model import Estimate, Location, Owner, Scheme, Verification
 
 LIMIT = 240  # characters of a verdict
 LINES = 3  # lines named in a verdict; a change of more places is told by its diff
@@ -75,6 +75,12 @@ def lever_name(scheme: Scheme) -> str:
 def tried(trial: Verification) -> str:
     """What a trial measured: a lever, or a change of the user's own."""
     return lever_names.named(trial.scheme, trial.details.get("interval")) if trial.scheme else say("your change")
+
+
+def loop_place(owner: Owner) -> str:
+    """'train.py:95–97' of a loop."""
+    first, last = owner.loop or (0, 0)
+    return f"{place(owner.locations[0])}{'' if first == last else f'–{last}'}"
 
 
 def place(location: Location | None) -> str:

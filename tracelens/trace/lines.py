@@ -271,7 +271,7 @@ class _Shares:
         own = self._own(span, line, weight, others)
         shares = {other: self._total[other] for other in sorted(others)}
         parts = [(span.path, own)]
-        parts += [(self._paths[other], part) for other, part in _proportional(weight - own, shares)]
+        parts += [(_below(span.path, self._paths[other]), part) for other, part in _proportional(weight - own, shares)]
         self._add(line, own)
         for path, part in parts[1:]:
             self._total[path[-1]] += part
@@ -313,6 +313,19 @@ class _Shares:
     def _add(self, line: Line, weight: int) -> None:
         self._total[line] += weight
         self._visits[line] += 1
+
+
+def _below(path: Path, known: Path) -> Path:
+    """A line that was seen with other callers (`known`), as it runs below `path`: two statements of a loop may call the
+    same function, and what it takes belongs to the one that is under way."""
+    code = path[-1][0]
+    for position, (own, _) in enumerate(known):
+        if own == code:
+            return (*path[:-1], *known[position:])
+    shared = 0
+    while shared < min(len(path), len(known)) and path[shared][0] == known[shared][0]:
+        shared += 1
+    return (*path, *known[shared:])
 
 
 def _proportional(amount: int, shares: Mapping[Line, int]) -> list[tuple[Line, int]]:

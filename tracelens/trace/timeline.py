@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tracelens.messages import say
-from tracelens.model import RankRecording, StepSource, Tables, TextColumn, Timeline, Trace, TraceTable
+from tracelens.model import RankRecording, SlowRows, StepSource, Tables, TextColumn, Timeline, Trace, TraceTable
 from tracelens.trace import (
     attribution,
     completeness,
@@ -39,7 +39,9 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     loader = _loader(rows, loop_threads, step)
     slow = slow_steps.find(step, calls, loader)
     step = step.with_columns(kept=step["kept"] & ~slow)
-    notes = _notes(ops, step, source, int(slow.sum()))
+    apart = slow_steps.told_apart(step, ops, loader, recording.clock) if recording is not None else None
+    step = _without(step, apart)
+    notes = _notes(ops, step, source, int(slow.sum()), apart)
     covered, complete = completeness.coverage(rows, calls, ops, step, source)
     step = step.with_columns(kept=step["kept"] & complete)
     wait = waits.find(rows, calls, ops, source)
@@ -56,7 +58,15 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
         notes=(*_several(rows, ops), *notes),
         unknown_waits=tuple(sorted(filter(cuda_api.unknown_wait, calls["name"].words))),
         coverage=covered,
+        slow=apart,
     )
+
+
+def _without(step: TraceTable, apart: SlowRows | None) -> TraceTable:
+    """The steps, none of which is kept that is told of by itself."""
+    if apart is None or not apart.rows:
+        return step
+    return step.with_columns(kept=step["kept"] & ~np.isin(np.arange(len(step)), apart.rows))
 
 
 def _with_steps(
@@ -112,8 +122,9 @@ def _several(rows: TraceRows, ops: TraceTable) -> list[str]:
     return notes
 
 
-def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int) -> tuple[str, ...]:
+def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int, apart: SlowRows | None) -> tuple[str, ...]:
     notes: list[str] = []
+    rare = len(apart.rows) if apart is not None else 0
     unlinked = int((ops["call"] < 0).sum())
     if unlinked:
         share = 100 * unlinked / len(ops)
@@ -125,12 +136,20 @@ def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int) -> 
                 share=share,
             )
         )
-    cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow
+    cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow - rare
     if cut_off:
         notes.append(
             say(
                 "{count} of {all} steps are cut off at the edge of the window and were left out",
                 count=cut_off,
+                all=len(step),
+            )
+        )
+    if rare:
+        notes.append(
+            say(
+                "{count} of {all} steps hold what comes only now and then, and are told of apart",
+                count=rare,
                 all=len(step),
             )
         )

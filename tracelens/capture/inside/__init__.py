@@ -7,12 +7,13 @@ What happens at which step?
 What records?
     `instruments`: `profiler_session`, `cupti_detach`, `stack_sampler`, `cuda_event_log`, `gc_log`
     `line_clock` with `line_log`, `project_code`, `line_monitoring` and `line_tracing`
+    `slow_step_watch`, behind the windows
 Which line makes a call that may wait?
     `attribution`, `sync_debug_mode`, `warning_redirect`, `user_frames`
 Which line switches on what makes every time meaningless?
     `anomaly_log`
 Where is a DataLoader made, and what does it spend its batches on?
-    `loader_places`, `batch_split`, `worker_split`, `worker_throughput`
+    `loader_places`, `batch_split`, `worker_split`, `worker_throughput`, `index_clock`
 What is kept and written?
     `recording_data`, `process_facts`, `saving`, `rank_files`
 How does a script begin a recording itself?

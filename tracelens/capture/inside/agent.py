@@ -220,6 +220,9 @@ class RecordingAgent:
     def _save_partial(self, phase: Phase, reason: str) -> None:
         data, profiler = self._windows.data, self._windows.instruments.profiler
         self._time_window.close(reason)
+        if phase is Phase.SLOW_STEP:  # all windows were recorded; only a slow step did not come
+            self._save(None)
+            return
         if not data.steps_seen and not data.notes:
             return  # the process does not train: a launcher, a DataLoader worker
         if profiler is not None and profiler.open_mark is not None:

@@ -14,6 +14,7 @@ from tracelens.capture.inside.cuda_event_log import CudaEventLog
 from tracelens.capture.inside.gc_log import GcLog
 from tracelens.capture.inside.line_clock import LineClock
 from tracelens.capture.inside.profiler_session import NotRecorded, ProfilerSession
+from tracelens.capture.inside.slow_step_watch import SlowStepWatch
 from tracelens.capture.inside.stack_sampler import StackSampler
 
 
@@ -27,6 +28,7 @@ class Instruments:
     event_log: CudaEventLog = field(default_factory=CudaEventLog)
     collections: GcLog = field(default_factory=GcLog)
     lines: LineClock = field(default_factory=LineClock)
+    watch: SlowStepWatch | None = None
 
     def begin(self) -> None:
         """Prepare and start at once, where there is no step to warm up in."""
@@ -55,6 +57,17 @@ class Instruments:
         except Exception as error:  # noqa: BLE001 -- an error here must not lose the rest of the recording
             self.lines.give_up(f"the clock failed: {error!r}")
 
+    def stop_recording(self) -> None:
+        """Behind the windows, where a slow step is waited for: only the collector's log goes on. May raise
+        `NotRecorded`."""
+        assert self.profiler is not None
+        self.lines.stop()
+        if self.sampler is not None:
+            self.sampler.stop()
+        self.attribution.remove()
+        self.event_log.remove()
+        self.profiler.stop()
+
     def give_up(self) -> None:
         """Close the profiler session and drop what it recorded."""
         self.put_back()
@@ -65,6 +78,8 @@ class Instruments:
 
     def put_back(self) -> None:
         """Restore everything that was patched in torch and in the interpreter, in reverse order of installing."""
+        if self.watch is not None:
+            self.watch.clock.stop()
         self.lines.stop()
         if self.sampler is not None:
             self.sampler.stop()

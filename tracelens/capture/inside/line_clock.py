@@ -56,6 +56,10 @@ class LineClock:
         elif self.reason is None:
             self._start(number, sys._getframe(1))
 
+    def forget_all_but_last(self) -> None:
+        """Keep the last step's log alone, so that any number of steps may be looked at."""
+        self._log.keep_last()
+
     def _start(self, number: int, frame: FrameType) -> None:
         self._log = log = LineEventLog()
         self._lines = lines = MonitoredLines(log, self._project) if _MONITORING else TracedLines(log)

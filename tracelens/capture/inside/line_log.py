@@ -53,6 +53,15 @@ class LineEventLog:
         self.counts.clear()
         self.steps.append((number, now, len(self.times)))
 
+    def keep_last(self) -> None:
+        """Forget the steps before the last one, in place: the clock holds on to the columns."""
+        if not self.steps:
+            return
+        number, start, first = self.steps[-1]
+        del self.times[:first]
+        del self.keys[:first]
+        self.steps[:] = [(number, start, 0)]
+
     def overflows(self) -> bool:
         """Whether the step under way has more events than a log may hold."""
         return len(self.times) - (self.steps[-1][2] if self.steps else 0) > MOST_EVENTS

@@ -15,7 +15,9 @@ class Phase(enum.Enum):
     WARMUP = "warm-up"
     CLEAN = "clean"
     ATTRIBUTED = "attributed"
+    SLOW_STEP = "slow step"
     DONE = "done"
 
 
-PROFILER_ATTACHED = (Phase.PROBE, Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED)
+PROFILER_ATTACHED = (Phase.PROBE, Phase.WARMUP, Phase.CLEAN, Phase.ATTRIBUTED, Phase.SLOW_STEP)
+"""Its session is open; in the last one it records no more."""

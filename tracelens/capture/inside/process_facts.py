@@ -18,6 +18,7 @@ import torch
 
 from tracelens.capture.inside import anomaly_log, batch_split, loader_places, worker_split
 from tracelens.capture.inside.batch_split import BatchSplit
+from tracelens.capture.inside.index_clock import IndexClock
 from tracelens.capture.inside.user_frames import Place, stored_place
 from tracelens.capture.inside.worker_throughput import WorkerThroughput
 from tracelens.launch import ranks
@@ -125,6 +126,9 @@ class LoaderFacts:
         self._workers: dict[int, tuple[Any, ...]] = {}
         """The loader of each worker, by process id."""
         self._folder = ""
+        self._iterators: dict[tuple[Any, ...], int] = defaultdict(int)
+        """How many of each were made. Of a data set that is made anew each time they count for the first one."""
+        self._index = IndexClock()
         self._plain: dict[tuple[Any, ...], tuple[weakref.ref[Any], BatchSplit | None]] = {}
         """The iterators without workers, and what their batches are spent on."""
         self._begun: deque[weakref.ref[Any]] = deque(maxlen=MOST_LOADERS)  # strong references would keep workers alive
@@ -138,11 +142,17 @@ class LoaderFacts:
             if key not in self._seen and len(self._seen) < MOST_LOADERS:
                 self._seen[key] = {**_loader(iterator), **_batch(batch)}
                 self._made[key] = loader_places.of_iterator(iterator)
+            self._iterators[self._same_line(iterator) or key] += 1
         if key in self._seen:
             if not iterator._num_workers:
                 self._plain[key] = weakref.ref(iterator), None
             self._throughput.began(key, iterator)
             self._workers |= {worker.pid: key for worker in getattr(iterator, "_workers", ())}
+
+    def _same_line(self, iterator: Any) -> tuple[Any, ...] | None:
+        """The first loader that was made at the line of this one's: a script may make one for each batch."""
+        place = loader_places.of_iterator(iterator)
+        return next((key for key, made in self._made.items() if place is not None and made == place), None)
 
     def measure_throughput(self) -> None:
         """Read the workers' throughput; called at the end of the unprofiled steps, before anything slows the loop."""
@@ -151,6 +161,7 @@ class LoaderFacts:
     def begin_split(self, folder: str) -> None:
         """Split the batches that the training process makes itself from here on; places are relative to `folder`."""
         self._folder = folder
+        self._index.install()
         for key, (reference, _) in self._plain.items():
             fetcher = getattr(reference(), "_dataset_fetcher", None)
             if fetcher is not None:
@@ -158,6 +169,7 @@ class LoaderFacts:
 
     def end_split(self) -> None:
         """Split none any more; may be called without `begin_split`."""
+        self._index.remove()
         for _, split in reversed(self._plain.values()):
             if split is not None:
                 split.detach()
@@ -180,6 +192,8 @@ class LoaderFacts:
             {
                 **facts,
                 "made_at": stored_place(place, cwd) if (place := self._made.get(key)) is not None else None,
+                "iterators": self._iterators.get(key, 0),
+                "index": self._index.document(),
                 "supply": self._worker_totals.get(key),
                 "split": batch_split.merged(splits[key], workers.get(key, 0)),
             }

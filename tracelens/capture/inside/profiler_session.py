@@ -39,6 +39,7 @@ class ProfilerSession:
         self._thread = threading.get_ident()
         self._session: Any = None
         self._started = False
+        self._stopped = False
         self._mark: Any = None
         self.open_mark: int | None = None
 
@@ -74,7 +75,10 @@ class ProfilerSession:
             mark.__exit__(None, None, None)
 
     def stop(self) -> None:
-        """Stop recording. A session that was only prepared is started first: Kineto has no other way to close it."""
+        """Stop recording; the second time nothing. A session that was only prepared is started first: Kineto has no
+        other way to close it."""
+        if self._stopped:
+            return
         if self._session is None:
             raise NotRecorded("the recording had not begun")
         if threading.get_ident() != self._thread:
@@ -88,6 +92,7 @@ class ProfilerSession:
         self.end_step()
         with _device_in_use():  # stopping synchronizes the current device
             self._session.stop_trace()
+        self._stopped = True
 
     def events(self) -> int | None:
         """Number of events in a stopped session; None where this torch does not say."""

@@ -36,6 +36,10 @@ class RecordingData:
     """CUDA events at the two ends of W0."""
     attributed: list[int] = field(default_factory=list)
     """Numbers of the steps whose times enter no statistic: those of W2, and one that was cut off."""
+    first_unprofiled: int = 0
+    """The number of W0's first step."""
+    slow_step: dict[str, int] | None = None
+    """Number and length in ns of a slow step whose lines were clocked behind the windows."""
     thread: int = 0
     """Native id of the training thread."""
     window: dict[str, Any] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def _save(config: Mapping[str, Any], data: RecordingData, instruments: Instrumen
     folder = rank_files.claim_folder(Path(config["run"]), rank)
     trace = None
     try:
-        goes_on = reason is None and not config.get("stop_after_window")
+        goes_on = reason is None and not config.get("stop_after_window") and instruments.watch is None  # else done
         with cupti_detach.detaching(wanted=goes_on, notes=data.notes):
             trace = _save_trace(folder, rank, data, instruments)
     except (NotRecorded, OSError, RuntimeError) as error:
@@ -56,12 +56,15 @@ def _save(config: Mapping[str, Any], data: RecordingData, instruments: Instrumen
         data.notes.append(f"no source lines: {error}")
         reason = reason or f"the source lines could not be saved: {error}"
     lines = _save_lines(folder / "lines.json", data, instruments.lines, str(config["cwd"]))
+    watch = instruments.watch if data.slow_step is not None else None
+    slow = _save_lines(folder / "slow_lines.json", data, watch.clock, str(config["cwd"])) if watch is not None else None
     data.window["saved"] = True
     judged = {"rank": rank, "world_size": world, "complete": reason is None, "reason": reason}
     entry = _entry(data, str(config["run"]), str(config["cwd"]), judged)
     entry["trace"] = f"{folder.name}/{trace.name}" if trace else None
     entry["sources"] = f"{folder.name}/{sources.name}" if sources else None
     entry["lines"] = f"{folder.name}/{lines.name}" if lines else None
+    entry["slow_lines"] = f"{folder.name}/{slow.name}" if slow else None
     entry["stopped"] = bool(reason is None and config.get("stop_after_window"))
     rank_files.write_entry(folder, entry)
     return folder
@@ -95,7 +98,7 @@ def _save_trace(folder: Path, rank: int, data: RecordingData, instruments: Instr
         return None
     start = time.perf_counter()
     profiler.stop()
-    data.window["end_unix_ns"] = time.time_ns()
+    data.window.setdefault("end_unix_ns", time.time_ns())
     stopped = time.perf_counter()
     if not data.profiled and data.steps_seen:
         return None
@@ -121,6 +124,7 @@ def _entry(data: RecordingData, run: str, cwd: str, judged: Mapping[str, Any]) -
         "clock": data.clock(),
         "step_marks": "tracelens" if data.steps_seen else None,
         "attributed_steps": data.attributed,
+        "slow_step": data.slow_step,
         "steps_seen": data.steps_seen,
         "step_source": data.source,
         "step_rule": _rule(),

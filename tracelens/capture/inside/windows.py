@@ -3,7 +3,7 @@
 In: the ends of training steps. Out: `RecordingData`, filled, and the instruments that recorded; the owner hears how the
 windows ended. How many steps each window lasts is in `window_plan`.
 
-    settle → W0 unprofiled → probe, warm-up → W1 clean → W2 attributed
+    settle → W0 unprofiled → probe, warm-up → W1 clean → W2 attributed (→ a slow step, where W0 had some)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tracelens.capture.inside import process_facts, recording_limits
+from tracelens.capture.inside import cupti_detach, process_facts, recording_limits, slow_step_watch
 from tracelens.capture.inside.exit_guard import ExitGuard
 from tracelens.capture.inside.instruments import Instruments
 from tracelens.capture.inside.loop_bounds import BlockEntry
@@ -88,9 +88,11 @@ class RecordingWindows:
             else:
                 hooks.allow_unobserved(data.plan.unobserved(self._count, data.unprofiled_seconds))
         elif phase is Phase.SETTLE:
-            self._settle(now)
+            self._settle(step, now)
         elif phase is Phase.PROBE:
             self._end_probe()
+        elif phase is Phase.SLOW_STEP:
+            self._watch_step(step, now)
         elif phase is Phase.WARMUP:
             if self._count >= data.plan.warmup:
                 self._begin_clean(step)
@@ -118,7 +120,7 @@ class RecordingWindows:
 
     # -------------------------------------------------------------------------------------------- before the profiler
 
-    def _settle(self, now: int) -> None:
+    def _settle(self, step: hooks.Step, now: int) -> None:
         if self._count <= 2:
             self._remaining_steps.look(self.data, sys._getframe(1))
         if self._count < self.data.plan.settle:
@@ -134,6 +136,7 @@ class RecordingWindows:
         self._enter(Phase.UNPROFILED)
         self._record_event()
         self.data.window["settled_unix_ns"] = time.time_ns()
+        self.data.first_unprofiled = step.number + 1
         self.data.last_ns = now
 
     def _record_event(self) -> None:
@@ -214,7 +217,7 @@ class RecordingWindows:
         data.window["last_step"] = number
         if self.phase is Phase.ATTRIBUTED:
             if self._count >= data.plan.attributed:
-                self._owner.completed()
+                self._look_for_slow_step(step)
                 return
         elif self._count >= data.plan.clean or self._window_is_long():
             if self.instruments.sampler is not None:
@@ -231,6 +234,43 @@ class RecordingWindows:
             self.instruments.clock_lines(step.number + 1)
         self._profiler.mark_step(step.number + 1)
         data.last_ns = time.perf_counter_ns()
+
+    # -------------------------------------------------------------------------------------------- behind the windows
+
+    def _look_for_slow_step(self, step: hooks.Step) -> None:
+        """The windows are complete: save them, or wait for a slow step with the profiler off. Not among several ranks:
+        one that saves earlier makes the others wait, and their lines would tell of that."""
+        data = self.data
+        watch = slow_step_watch.planned(
+            data.unprofiled, data.first_unprofiled, step.number, data.plan.most_wait_seconds
+        )
+        if watch is None or process_facts.rank_and_world()[1] > 1:
+            self._owner.completed()
+            return
+        try:
+            with cupti_detach.detaching(wanted=not self._config.get("stop_after_window"), notes=data.notes):
+                self.instruments.stop_recording()
+            data.window["end_unix_ns"] = time.time_ns()
+            data.loaders.end_split()
+            watch.begin()
+        except (NotRecorded, RuntimeError):  # said once the recording is saved
+            self._owner.completed()
+            return
+        self.instruments.watch = watch
+        self._enter(Phase.SLOW_STEP)
+
+    def _watch_step(self, step: hooks.Step, now: int) -> None:
+        watch = self.instruments.watch
+        try:
+            done = watch is None or watch.ended(step.number, now)
+        except Exception as error:  # noqa: BLE001 -- an error here must not lose what is recorded
+            self.data.notes.append(f"no slow step was clocked: {error!r}")
+            done = True
+        if not done:
+            return
+        if watch is not None and watch.found is not None:
+            self.data.slow_step = {"number": watch.found[0], "ns": watch.found[1]}
+        self._owner.completed()
 
     def _window_is_long(self) -> bool:
         return sum(self.data.profiled.values()) > 1e9 * self.data.plan.most_window_seconds  # no clock that may be set

@@ -10,11 +10,17 @@ pieces         segments cut where that ends
 sums           group-by of columns
 attribute      all of it added up by owner
 line_work      what each line does on the host, idle or not
-    callees        what a line calls, by its text
+loop_work      what the lines do that a step runs again and again
+loops          which loop of its file a line stands in, by its text
+slow_lines     at which lines a slow step spends what an ordinary one does not take
+slow_steps     owners of what slow steps add to the mean step
+callees        what a line calls, by its text
 """
 
 from tracelens.findings.owners.attribution import OwnedStep, attribute
 from tracelens.findings.owners.callees import with_callees
 from tracelens.findings.owners.line_work import LineWork
+from tracelens.findings.owners.loop_work import LoopWork
+from tracelens.findings.owners.loops import around as loop_around
 
-__all__ = ["LineWork", "OwnedStep", "attribute", "with_callees"]
+__all__ = ["LineWork", "LoopWork", "OwnedStep", "attribute", "loop_around", "with_callees"]

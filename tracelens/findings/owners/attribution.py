@@ -24,6 +24,7 @@ from tracelens.findings.owners import (
     host_lines,
     idle_segments,
     line_work,
+    loop_work,
     operations,
     pieces,
     tensor_loops,
@@ -46,10 +47,11 @@ from tracelens.findings.owners.idle_segments import (
 )
 from tracelens.findings.owners.join import EXCESS
 from tracelens.findings.owners.line_work import LineWork
+from tracelens.findings.owners.loop_work import LoopWork
 from tracelens.findings.owners.sums import groups, heaviest
 from tracelens.messages import say
 from tracelens.model import Breakdown, Location, Owner, OwnerKind, Owners, RankRecording, Stall, Timeline
-from tracelens.trace import intervals, recorded_rows, streams
+from tracelens.trace import intervals, loader_iterators, recorded_rows, streams
 
 Column = npt.NDArray[Any]
 
@@ -98,6 +100,10 @@ class OwnedStep:
     line_work: tuple[LineWork, ...]
     optimizer: TensorByTensor | None = None
     """Of an optimizer that goes through its tensors one by one."""
+    loop_work: tuple[LoopWork, ...] = ()
+    """What the lines do that repeat within a step."""
+    iterators: intervals.IntervalSet | None = None
+    """Host spans in which the loop makes an iterator of its DataLoader, where it does so in each step."""
 
 
 def attribute(
@@ -123,6 +129,8 @@ def attribute(
         Owners(wall, ordered, launches_per_step=_launches(timeline, kept)),
         line_work.collect(timeline, kept, host, loops),
         _optimizer(timeline, kept, host),
+        loop_work.collect(timeline, kept, host),
+        _iterators(timeline, kept, host),
     )
 
 
@@ -137,9 +145,20 @@ def _optimizer(timeline: Timeline, kept: KeptSteps, host: Host) -> TensorByTenso
     return None if launching is None else TensorByTensor(launching, intervals.union(spans.starts, spans.ends))
 
 
+def _iterators(timeline: Timeline, kept: KeptSteps, host: Host) -> intervals.IntervalSet | None:
+    if not len(host.activities.iterators.starts):
+        return None
+    segments = idle_segments.cut_host(timeline, kept, host)
+    named = np.array([name == loader_iterators.NAME for name in segments.names] + [False])[segments.name]
+    mine = named & (segments.kind == DATALOADER)
+    return intervals.union(segments.starts[mine], segments.ends[mine])
+
+
 def _host(timeline: Timeline, kept: KeptSteps, recording: RankRecording | None) -> Host:
     done = operations.host_operations(timeline)
-    named = operations.activities(timeline, done, recording.collections if recording else ())
+    made = loader_iterators.find(timeline, recording)
+    collections = recording.collections if recording else ()
+    named = operations.activities(timeline, done, collections, made if made.each_step else None)
     lines = host_lines.collect(timeline, kept, done, recording)
     forward = forward_nodes.collect(timeline, kept, lines)
     return Host(done, named, lines, forward, has_gpu=streams.main_device(timeline.tables.ops) is not None)

@@ -7,6 +7,7 @@ unmatched, and `missing` says why.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ NO_CLOCK = say("the recording holds no times per source line")
 NO_FUNCTION = say("no function of the project was under way")
 NOT_ALIKE = say("no attributed step runs the same operations here")
 RAN_IN_NONE = say("it ran in no attributed step")
+FEWEST_PASSES = 8
+"""Of a line in each attributed step: with fewer it is no loop that is worth another form."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class HostLines:
     """The project's lines under way, the innermost first."""
     missing: str
     """Why an interval has no line."""
+    repeated: frozenset[int] = frozenset()
+    """The numbers of those whose innermost line an attributed step ran so often that it stands in a loop."""
 
     def at(self, instants: Column) -> Column:
         """The number of the lines under way at each instant."""
@@ -70,7 +75,16 @@ def collect(
     attributed = _attributed(timeline, operations, fold(log), numbers)
     places = [tuple(_location(log, line) for line in reversed(path)) for path in numbers]
     samples = _samples(timeline, recording, places) if recording else NO_SAMPLES
-    return HostLines(_joined([carry(step, attributed, samples) for step in clean]), tuple(places), NOT_ALIKE)
+    spans = _joined([carry(step, attributed, samples) for step in clean])
+    return HostLines(spans, tuple(places), NOT_ALIKE, _repeated([lines for _, lines in attributed], len(places)))
+
+
+def _repeated(steps: Sequence[StepLines], count: int) -> frozenset[int]:
+    """Which of `count` paths ran in each of these steps at least `FEWEST_PASSES` times."""
+    if not steps:
+        return frozenset()
+    passes = np.min([np.bincount(step.paths, minlength=count) for step in steps], axis=0)
+    return frozenset(np.flatnonzero(passes >= FEWEST_PASSES).tolist())
 
 
 def _framed(timeline: Timeline, kept: KeptSteps) -> HostLines | None:

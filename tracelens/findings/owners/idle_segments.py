@@ -95,7 +95,12 @@ def _cut(timeline: Timeline, gaps: _IdleGaps, host: Host) -> Segments:
     cause = gaps.cause[gap]
     kind, name, names = _kinds(starts, cause, host)
     path = host.lines.at(starts)
-    for number, spans in ((BACKWARD, host.activities.backward), (OPTIMIZER, host.activities.optimizer)):
+    leading = (
+        (BACKWARD, host.activities.backward),
+        (OPTIMIZER, host.activities.optimizer),
+        (DATALOADER, host.activities.iterators),
+    )
+    for number, spans in leading:
         span = np.where(np.isin(kind, (HOST_LINE, LAUNCH)) & (cause != _LAUNCH), _beside(starts, path, spans, host), -1)
         kind = np.where(span >= 0, number, kind)
         name = np.where(span >= 0, len(names) + span, name)

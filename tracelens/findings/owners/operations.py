@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from tracelens.findings.owners.join import StepOperations
 from tracelens.model import GarbageCollection, Timeline
-from tracelens.trace import intervals
+from tracelens.trace import intervals, loader_iterators
+from tracelens.trace.loader_iterators import LoaderIterators
 from tracelens.trace.recorded_rows import loop_threads
 from tracelens.trace.tables import TraceRows, among
 from tracelens.trace.threads import BACKWARD, LOADER, MARKS, STEP
@@ -58,6 +59,9 @@ class Activities:
     allocator: NamedSpans
     collector: NamedSpans
     dataloader: NamedSpans
+    """Where the loop makes an iterator for each batch, what that takes is apart by its name."""
+    iterators: NamedSpans
+    """From where such an iterator is made until its first batch is there."""
     optimizer: NamedSpans
     backward: NamedSpans
 
@@ -111,19 +115,25 @@ def host_operations(timeline: Timeline) -> HostOperations:
     return HostOperations(starts[order], ends[order], tuple(map(words.__getitem__, name[order].tolist())), count)
 
 
-def activities(timeline: Timeline, operations: HostOperations, collections: Iterable[GarbageCollection]) -> Activities:
-    """The named stretches of the training thread."""
+def activities(
+    timeline: Timeline,
+    operations: HostOperations,
+    collections: Iterable[GarbageCollection],
+    made: LoaderIterators | None = None,
+) -> Activities:
+    """The named stretches of the training thread. `made`: the iterators that it makes in each step."""
     rows = TraceRows(timeline.trace)
     marks = rows.in_categories(MARKS)
     optimizer = rows.named(marks, lambda name: name.startswith(OPTIMIZER))
     optimizer = optimizer[rows.column("tid")[optimizer] == timeline.main_thread]
-    calls, loader = timeline.tables.calls, timeline.tables.loader
+    calls = timeline.tables.calls
     memory = calls[among(calls["kind"], "alloc", "free") & np.isin(calls["thread"], loop_threads(timeline))]
     optimizer_spans = rows.column("start_ns")[optimizer], rows.column("end_ns")[optimizer]
     return Activities(
         allocator=_named(memory["start_ns"], memory["end_ns"], memory["name"]),
         collector=_collector(timeline, collections),
-        dataloader=_named(loader["start_ns"], loader["end_ns"], loader["name"]),
+        dataloader=_loader(timeline, made),
+        iterators=_iterators(timeline, made),
         optimizer=_named(*optimizer_spans, rows.names(optimizer)),
         backward=_backward(rows, timeline, operations),
     )
@@ -145,6 +155,27 @@ def _named(starts: Column, ends: Column, names: Iterable[str]) -> NamedSpans:
     words = list(names)
     order = _outermost(starts, ends, np.zeros(len(starts), dtype=np.int64))
     return NamedSpans(starts[order], ends[order], tuple(words[at] for at in order))
+
+
+def _loader(timeline: Timeline, made: LoaderIterators | None) -> NamedSpans:
+    loader = timeline.tables.loader
+    spans = _named(loader["start_ns"], loader["end_ns"], loader["name"])
+    if made is None or len(spans.starts) != len(loader):
+        return spans
+    ordered = loader["start_ns"] + np.where(made.fresh, made.order_ns, 0)
+    starts, ends = np.concatenate((made.made, ordered)), np.concatenate((ordered, loader["end_ns"]))
+    names = [loader_iterators.NAME] * len(loader) + list(loader["name"])
+    chosen = np.flatnonzero(ends > starts)
+    return _named(starts[chosen], ends[chosen], [names[at] for at in chosen.tolist()])
+
+
+def _iterators(timeline: Timeline, made: LoaderIterators | None) -> NamedSpans:
+    """In the kept steps, where lines are known."""
+    if made is None:
+        return NamedSpans(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), ())
+    loader = timeline.tables.loader
+    fresh = np.flatnonzero(made.fresh & np.isin(loader["step"], np.flatnonzero(timeline.tables.steps["kept"])))
+    return _named(made.made[fresh], loader["end_ns"][fresh], [loader_iterators.NAME] * len(fresh))
 
 
 def _collector(timeline: Timeline, collections: Iterable[GarbageCollection]) -> NamedSpans:
