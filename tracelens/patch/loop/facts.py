@@ -7,6 +7,7 @@ the loop counts as varying everywhere in it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -149,12 +150,12 @@ class LoopFacts:
     def numbers(self) -> frozenset[str]:
         """Names that are Python numbers for certain: counters, lengths, clock reads."""
         out = set(self._counters())
-        for leaf in self.leaves:
-            if isinstance(leaf, cst.Assign) and self._makes_number(leaf.value, frozenset(out)):
+        bound = [leaf for leaf in self.leaves if isinstance(leaf, (cst.Assign, cst.AugAssign)) and rebound(leaf)]
+        for leaf in bound:
+            if self._makes_number(leaf.value, out):
                 out |= rebound(leaf)
-        for leaf in self.leaves:
-            if isinstance(leaf, cst.Assign) and not self._makes_number(leaf.value, frozenset(out)):
-                out -= rebound(leaf)
+        while others := [one for one in bound if rebound(one) & out and not self._makes_number(one.value, out)]:
+            out -= set[str]().union(*map(rebound, others))  # `loss = 0`, and `loss += criterion(…)` below it
         return frozenset(out)
 
     @property
@@ -309,7 +310,7 @@ class LoopFacts:
                 if isinstance(first, cst.Name):
                     yield first.value
 
-    def _makes_number(self, value: cst.BaseExpression, numbers: frozenset[str]) -> bool:
+    def _makes_number(self, value: cst.BaseExpression, numbers: AbstractSet[str]) -> bool:
         if isinstance(value, (cst.BaseNumber, cst.BaseString, cst.Name)):
             return not isinstance(value, cst.Name) or value.value in numbers
         if isinstance(value, cst.BinaryOperation):
@@ -318,7 +319,7 @@ class LoopFacts:
             return self._returns_number(value, numbers)
         return False
 
-    def _returns_number(self, call: cst.Call, numbers: frozenset[str]) -> bool:
+    def _returns_number(self, call: cst.Call, numbers: AbstractSet[str]) -> bool:
         read, full = read_of(call), self.names.qualified(call.func)
         computes = full in _ON_NUMBERS and all(self._makes_number(one.value, numbers) for one in call.args)
         if computes or full in _HOST_CALLS or full.startswith("time."):
