@@ -16,7 +16,7 @@ from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
 SELF = ("self", "cls")
-_SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
+_SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags options settings")
 """Names whose attributes are numbers and texts: who is made of them shares nothing with others."""
 
 
@@ -195,7 +195,7 @@ class FileText:
 
     def is_settings(self, name: str) -> bool:
         """Whether a variable of that name has nothing but settings: none is the optimizer."""
-        return name in _SETTINGS and name not in self._optimizers
+        return name.lower() in _SETTINGS and name not in self._optimizers
 
     @cached_property
     def _optimizers(self) -> frozenset[str]:
@@ -215,6 +215,12 @@ class FileText:
             if name in scope.own and not isinstance(one, ast.Module):
                 return one
         return self._homes.get(name)
+
+    def is_named(self, place: Place, code: ast.AST) -> bool:
+        """Whether a variable has a name in a function; of others than its own object, without an attribute."""
+        if place.name in SELF:
+            return place.owner is self.family(code) and bool(place.attribute)
+        return not place.attribute and self.owner(place.name, code) is place.owner
 
     def mentions(self, node: ast.AST, code: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
         """The variables that a piece looks at or hands on, each with the node that does; not those it only binds."""
