@@ -30,6 +30,7 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.both_holders import BothHolders
 from tracelens.patch.effects.file_holders import NamedHolders
 from tracelens.patch.effects.kind import NUMBER, UNKNOWN, Kind
 from tracelens.patch.effects.reached import NOTHING, Behind, Reached
@@ -293,9 +294,12 @@ class LoopFacts:
         return self.source.effects.reached(self.source.line(self.loop))
 
     @cached_property
-    def _holders(self) -> Reached | NamedHolders | None:
-        """Who holds whom; by the text of the file, where the project is too large to be followed."""
-        return self.reached or self.source.effects.holders(self.source.line(self.loop))
+    def _holders(self) -> Reached | NamedHolders | BothHolders | None:
+        """Who holds whom; by the text of the files too, where few objects are told apart, or none."""
+        if self.reached is not None and not self.reached.is_coarse:
+            return self.reached
+        named = self.source.effects.holders(self.source.line(self.loop))
+        return BothHolders(self.reached, named) if self.reached is not None and named is not None else named
 
     def _counters(self) -> Iterator[str]:
         for loop in (self.loop, *own_nodes(self.loop.body)):
