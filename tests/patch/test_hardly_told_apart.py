@@ -6,32 +6,19 @@ of all; the text of the files is asked then, and here each patch that it lets th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.patch.test_meter_generators import SEEN_TOO_OFTEN, compare
-from tests.support.meter_loops import LOOP, logged, meters
+from tests.support.limits import LIMITS
+from tests.support.meter_loops import LOOP, SEEN_TOO_OFTEN, compare, logged, meters
 from tests.support.patching import assert_same, patch_of, script
-from tracelens.patch.effects import file_effects, memory
 
 HANDED = (
     LOOP.replace("print_freq, limit", "print_freq, loader, limit")
     .replace("train(0, FREQ", "train(0, FREQ, loader")
     .replace("train(1, FREQ", "train(1, FREQ, loader")
 )
-
-
-def give_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "MAX_EFFECTS", 1)
-
-
-def tell_few_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_effects, "all_limits", lambda: (memory.Limits(1, memory.COARSE_EFFECTS),))
-
-
-LIMITS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {"none": give_up, "few": tell_few_apart}
 
 
 @pytest.fixture(params=LIMITS)

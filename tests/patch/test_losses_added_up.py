@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patch.test_plain_reads import every_place
+from tests.support.every_place import every_place
 from tests.support.patching import assert_same, patch_of, script
 
 ADDED_UP = """

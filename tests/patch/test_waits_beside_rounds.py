@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patch.test_plain_reads import ON_GPU, every_place
+from tests.support.every_place import ON_GPU, every_place
 
 PARTS = "parts = {'a': out.sum(), 'b': out.mean()}"
 BESIDE = {
