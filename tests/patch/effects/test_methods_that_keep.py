@@ -54,6 +54,9 @@ KEEPS = {
     "in a variable of the file": "global kept\n        kept = (self, batches)",
     "unpacked": "self.first, self.second = batches, often",
     "in a loop's target": "for self.batch in batches:\n            pass",
+    "with all its names": "vars(self).update(locals())",
+    "by a text": "exec('self.batches = batches')",
+    "as what it matches": "match batches:\n            case kept:\n                self.batches = kept",
     "in a block's target": "with batches as self.batches:\n            pass",
 }
 
@@ -111,3 +114,50 @@ def test_a_method_that_is_not_certain_may_keep_all(name: str, monkeypatch: pytes
     changed = {"code": METERS, **NOT_CERTAIN[name]}
     code = changed["code"].replace("TAKEN", "return len(batches)")
     assert given_up(replace(CASE, **{**changed, "code": code}), "function", "one file", monkeypatch) == "refused"
+
+
+WALK = """
+class Meters:
+    def __init__(self):
+        self.parts = [[]]
+
+    def update(self, value):
+        self.parts[0].append(value)
+
+    def walk(self, given):
+        WALKED
+"""
+THROUGH = Case(
+    "STEP\nmeters.update(loss.item())  # later\nif len(first) > 3:\n    opt.zero_grad()",
+    before="given = [[], []]\nmeters = Meters()\nfor first in meters.walk(given):\n    pass",
+    after="print(meters.parts)",
+)
+ITS_PARTS = {
+    "its own parts": "for part in self.parts:\n            yield part",
+    "parts by another name": "parts = self.parts\n        for part in parts:\n            yield part",
+    "parts in place of the rest": "for part in given:\n            part = self.parts[0]\n            yield part",
+    "parts beside the rest": "for part in given:\n            yield part, self.parts",
+    "a parameter that is another": "given = self.parts\n        for part in given:\n            yield part",
+    "all by one word": "yield from self.parts",
+    "a part of a pair": "for part, own in zip(given, self.parts):\n            yield own",
+}
+
+
+def walking(body: str, around: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    return given_up(replace(THROUGH, code=WALK.replace("WALKED", body)), around, "one file", monkeypatch)
+
+
+@pytest.mark.parametrize("around", SURROUNDINGS)
+@pytest.mark.parametrize("name", ITS_PARTS)
+def test_what_a_generator_gives_of_its_object_is_a_part_of_it(
+    name: str, around: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert walking(ITS_PARTS[name], around, monkeypatch) == "refused"
+
+
+@pytest.mark.parametrize("around", SURROUNDINGS)
+@pytest.mark.parametrize("over", ["part in given", "number, part in enumerate(given)"])
+def test_what_a_generator_hands_on_is_no_part_of_its_object(
+    over: str, around: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert walking(f"for {over}:\n            yield part", around, monkeypatch) == "checked"

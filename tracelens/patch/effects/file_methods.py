@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 from tracelens.patch.effects.file_calls import PLAIN
@@ -17,7 +18,9 @@ from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, nodes_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
-_INNER = (*FUNCTIONS, ast.ClassDef, ast.Global, ast.Nonlocal)
+_INNER = (*FUNCTIONS, ast.ClassDef, ast.Global, ast.Nonlocal, ast.Match)
+_BY_TEXT = words("locals vars eval exec globals")
+"""Functions that have all names of a method, whichever it says."""
 _TELLS = words("len str repr int float bool isinstance type id hasattr print format")
 """Functions of Python itself that keep nothing, and give nothing that holds something."""
 _MAKES_OTHERS = frozenset({"__new__", "__getattribute__"})
@@ -112,7 +115,8 @@ class FileMethods:
     def _is_kept(self, method: ast.FunctionDef, name: str) -> bool:
         """Whether what a parameter stands for, or a part of it, may be stored or handed to somebody else."""
         parts = [part for node in method.body for part in ast.walk(node)]
-        if any(isinstance(part, _INNER) for part in parts):
+        called = (last_name(part.func) for part in parts if isinstance(part, ast.Call))
+        if any(isinstance(part, _INNER) for part in parts) or not _BY_TEXT.isdisjoint(called):
             return True
         names = _made_of(parts, name)
         return any(self._lets_go(part, names, _own(method)) for part in parts)
@@ -224,14 +228,22 @@ def _is_counted(call: ast.Call) -> bool:
 
 
 def _hands_on(method: ast.FunctionDef) -> bool:
-    """Whether all that a generator yields are variables that a loop binds, and does nothing else with."""
+    """Whether all that a generator yields are elements of its parameters, with which it does nothing else."""
     parts = [part for node in method.body for part in ast.walk(node)]
     yields = [one for one in parts if isinstance(one, (ast.Yield, ast.YieldFrom))]
-    names = {one.value.id for one in yields if isinstance(one, ast.Yield) and isinstance(one.value, ast.Name)}
-    simple = bool(yields) and all(isinstance(one.value, ast.Name) for one in yields if isinstance(one, ast.Yield))
-    if not simple or any(isinstance(one, (ast.YieldFrom, *_INNER, *COMPREHENSIONS)) for one in parts):
+    given = {one.value for one in yields if isinstance(one, ast.Yield) and isinstance(one.value, ast.Name)}
+    if not yields or len(given) < len(yields) or any(isinstance(one, (*_INNER, *COMPREHENSIONS)) for one in parts):
         return False
-    used = [one for one in parts if isinstance(one, ast.Name) and one.id in names]
-    aims = {one for node in parts if isinstance(node, ast.For) for one in _aims(node.target)}
-    given = {one.value for one in yields}
-    return all(one in aims or one in given for one in used)
+    stored = {one.id for one in parts if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+    handed = {one.arg for one in (*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs)} - stored
+    loops = [one for one in parts if isinstance(one, ast.For) and _is_parameter(one.iter, handed - {_own(method)})]
+    aims = {one for loop in loops for one in _aims(loop.target)}
+    names = {one.id for one in given}
+    return all(one in aims or one in given for one in parts if isinstance(one, ast.Name) and one.id in names)
+
+
+def _is_parameter(node: ast.expr, names: AbstractSet[str]) -> bool:
+    """Whether a loop goes through a parameter, counted or not."""
+    if isinstance(node, ast.Call) and last_name(node.func) == "enumerate" and len(node.args) == 1:
+        node = node.args[0]
+    return isinstance(node, ast.Name) and node.id in names
