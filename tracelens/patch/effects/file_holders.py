@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
+from tracelens.patch.effects.file_fills import FileFills
 from tracelens.patch.effects.file_fresh import Times, fresh
 from tracelens.patch.effects.file_methods import FileMethods
 from tracelens.patch.effects.file_text import FileText, Place, chain_of
@@ -58,7 +59,7 @@ class FileHolders:
 
     def __init__(self, text: FileText, calls: FileCalls | None = None, during: Loop | None = None) -> None:
         self.text, self.calls = text, calls or FileCalls(text)
-        self._methods = FileMethods(text)
+        self._methods, self._fills = FileMethods(text), FileFills(self.calls)
         self._within: dict[Loop, FileHolders] = {}
         self._code: ast.AST | None = None
         self._skipped: frozenset[ast.AST] = frozenset()
@@ -219,7 +220,11 @@ class FileHolders:
             yield found
 
     def _handed(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
-        """The parameters of functions of the file that a call fills."""
+        """The parameters of functions of the file that a call fills, and the arguments that these put into others."""
+        for into, what in self._fills.filled(node):
+            place = self.text.place(into, code)
+            if place is not None:
+                yield place, self.held(what, code)
         for function in self.calls.called(node.func):
             names = own_parameters(function)
             for number, argument in enumerate(node.args):
