@@ -57,6 +57,11 @@ MOMENTS = {
     "reads a clock": "import time\nCLASSself.seen.append(time.time() - self.start)",
     "reads a clock behind a call": "import time\ndef since(start):\n    return time.time() - start\n"
     "CLASSself.seen.append(since(self.start))",
+    "reads a clock in a property": "import time\nCLASSself.seen.append(self.age)\n"
+    "    @property\n    def age(self):\n        return time.time() - self.start",
+    "meets other ranks": "import torch.distributed as dist\nCLASSself.seen.append(dist.all_reduce(torch.zeros(1)))",
+    "draws in a property": "CLASSself.seen.append(self.noise)\n"
+    "    @property\n    def noise(self):\n        return torch.rand(1).item()",
     "draws": "CLASSself.seen.append(torch.rand(1).item())",
     "draws by numpy": "import numpy as np\nCLASSself.seen.append(np.random.rand())",
     "draws by a generator": "import numpy as np\nrng = np.random.default_rng(0)\nCLASSself.seen.append(rng.normal())",

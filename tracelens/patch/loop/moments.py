@@ -30,8 +30,8 @@ def check(node: cst.CSTNode, facts: LoopFacts) -> None:
     if why:
         blocked = Blocked(node, say("`{shown}` {why}", shown=_shown(node, facts), why=why), _BY_HAND)
         own = _shows_itself(node, facts) or (why == MAY_LOOK and isinstance(node, cst.Attribute))
-        if why == MAY_LOOK and not own:
-            raise blocked
+        if not own and (why == MAY_LOOK or not isinstance(node, cst.Call)):
+            raise blocked  # the text is asked about what is called
         if why == COLLECTIVE or not own:
             met_behind(facts, blocked)
             return
