@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.every_place import ON_GPU, every_place
 from tests.support.patching import assert_same, defer, patch_of, patched_text, script
-from tracelens.edit_kinds import SAFE_EDITS
 from tracelens.model import Edit, Patch
-from tracelens.patch.every_place import patch_script
-from tracelens.patch.recipes import PatchOptions
 
 WINDOW = """
     def main():
@@ -276,12 +274,6 @@ def test_a_meter_without_a_read_is_updated_at_once(tmp_path: Path) -> None:
     assert_same(tmp_path, text, patch)
 
 
-def every_place(folder: Path, body: str) -> Patch:
-    path = folder / "train.py"
-    path.write_text(script(body).replace('"cpu"', '"cuda"'))
-    return patch_script(path, folder, dict.fromkeys(SAFE_EDITS, 10), PatchOptions())
-
-
 def test_a_line_of_every_few_batches_is_left_alone(tmp_path: Path) -> None:
     patch = every_place(
         tmp_path, "for i, (x, y) in enumerate(loader):\n    STEP\n    if i % 9 == 0:\n        print(loss.item())\n"
@@ -331,19 +323,6 @@ def grad_norm():
     return total
 """
 PICK = "def pick(x):\n    return int(model(x).argmax().item())\n"
-ON_GPU = """
-total = 0.0
-for i, (x, y) in enumerate(loader):
-    x, y = x.to(device), y.to(device)
-    optimizer.zero_grad()
-    out = model(x)
-    loss = criterion(out, y)
-    {before}
-    {after}
-    loss.backward()
-    optimizer.step()
-print(total)
-"""
 COUNTER = """
 class Counter:
     def __init__(self):

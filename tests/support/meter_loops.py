@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tests.support.patching import script
+import sys
+from pathlib import Path
+
+from tests.support.patching import Outcome, assert_same, script
+from tracelens.model import Patch
 
 METERS = """
 from collections import defaultdict
@@ -94,3 +98,58 @@ def meters(condition: str = OR_LAST, **replaced: str) -> str:
 
 def logged(classes: str, loop: str = LOOP, every: str = "5") -> str:
     return script(classes + loop.replace("FREQ", every))
+
+
+def compare(folder: Path, text: str, patch: Patch, helper: str | None = None) -> Outcome:
+    """`assert_same`, with a module of the project beside both versions."""
+    for name in ("before", "after") if helper is not None else ():
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "meters.py").write_text(helper or "")
+    sys.modules.pop("meters", None)
+    try:
+        return assert_same(folder, text, patch)
+    finally:
+        sys.modules.pop("meters", None)
+
+
+SEEN_TOO_OFTEN = {
+    "prints its meters in each pass": (meters(after="            print(self)\n"), "in each pass"),
+    "keeps its meters under another name": (
+        meters(head='            header = ""\n        mine = self.meters\n', after="            print(len(mine))\n"),
+        "in each pass",
+    ),
+    "hands its meters to something that prints": (
+        meters(head='            header = ""\n        passes.values.append(self.meters)\n'),
+        "in each pass",
+    ),
+    "prints its meters at the end": (meters(tail="        print(header, self)\n"), "at its end"),
+    "prints in the branch that is taken otherwise": (
+        meters(MODULO.replace("if", "if i < 0:\n                pass\n            elif")),
+        "`else`",
+    ),
+    "prints by chance": (meters("if torch.rand(1) < 0.5:"), "more than the batch's number"),
+    "prints when a meter says so": (meters("if self.meters:"), "in each pass"),
+    "prints in one of two ways": (meters("if i % print_freq == 0 or header == str(i):"), "more than"),
+    "changes its interval": (meters(head='            header = ""\n        print_freq += 1\n'), "more than"),
+    "asks for its length before": (
+        meters("if i == last:", head='            header = ""\n        last = len(iterable) - 1\n'),
+        "more than",
+    ),
+    "counts by twos": (meters(update="            i += 2\n"), "does not count"),
+    "counts only some passes": (meters(update="            if obj:\n                i += 1\n"), "does not count"),
+    "counts again": (meters(update="            i += 1\n        i = 0\n"), "does not count"),
+    "leaves passes out": (meters(after="            if i == 3:\n                continue\n"), "in the middle"),
+    "has two yields": (meters(tail="        yield from ()\n"), "`yield`"),
+    "runs over something else": (meters(loop="        for obj in iter(iterable):\n"), "runs over something else"),
+    "gives itself away": (meters(made="        self.delimiter = delimiter\n        ALL.append(self)\n"), "hands"),
+    "counts in a name of the file": (meters(start="        global i\n        i = 0\n"), "names of the whole file"),
+    "has a function of its own": (
+        meters(head='            header = ""\n        show = lambda: print(self)\n', after="            show()\n"),
+        "function of its own",
+    ),
+    "is another one": (meters() + "Meters.log_every = Meters.log_every\n", "replaced"),
+    "is there twice": (
+        meters() + "class Other(Meters):\n    def log_every(self, *a):\n        pass\n",
+        "more than once",
+    ),
+}

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.names import targets
+from tracelens.patch.code.names import key, own_names, targets, variables
 from tracelens.patch.deferral.comprehensions import Comprehension
 from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import inner_functions
 from tracelens.patch.loop.sites import read_of, reads_in
 
 
@@ -26,9 +27,21 @@ def kept_parts(facts: LoopFacts, statement: cst.CSTNode) -> tuple[cst.BaseExpres
 
 def changed_later(facts: LoopFacts, statement: cst.CSTNode) -> frozenset[str]:
     """What the functions behind a statement change when it runs later."""
-    if not kept_parts(facts, statement):
-        return facts.behind(statement).changed
-    return frozenset().union(*(facts.behind(target).changed for target in targets(statement)))
+    parts = targets(statement) if kept_parts(facts, statement) else (statement,)
+    changed = frozenset[str]().union(*(facts.behind(part).changed for part in parts))
+    return changed - _out_of_reach(facts, statement, changed)
+
+
+def _out_of_reach(facts: LoopFacts, statement: cst.CSTNode, changed: frozenset[str]) -> frozenset[str]:
+    """Of what an analysis that hardly tells objects apart says, the variables of the loop's own function that nothing
+    in the statement leads to: no other function has them, unless one is defined inside."""
+    hardly_told = facts.reached is not None and facts.reached.is_coarse
+    if not hardly_told or not isinstance(facts.scope, cst.FunctionDef) or any(inner_functions(facts.scope)):
+        return frozenset()
+    own = frozenset(name for name in own_names(facts.scope) if not name.startswith("self."))
+    read = {name for one in reads_in(statement) for name in variables(one.node)}  # a number is handed on, no tensor
+    handed = frozenset(key(name) for name in variables(statement) if name not in read)
+    return (changed & own) - facts.held_by(handed)
 
 
 def _values(facts: LoopFacts, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:

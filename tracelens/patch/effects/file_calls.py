@@ -95,16 +95,20 @@ class FileCalls:
         for name in _MADE if made is not None else ():
             yield from (one for one in self.text.functions.get(name, ()) if made in self.text.around[one])
 
-    def behind(self, nodes: Iterable[ast.AST]) -> tuple[FunctionNode, ...]:
-        """All functions that run where these nodes do, directly or through one another."""
-        return self.with_behind(one for node in nodes for one in self._called_in(node))
+    def behind(self, nodes: Iterable[ast.AST], without: frozenset[ast.AST] = frozenset()) -> tuple[FunctionNode, ...]:
+        """All functions that run where these nodes do, directly or through one another; `without` what stands there."""
+        return self.with_behind((one for node in nodes for one in self._called_in(node)), without)
 
-    def with_behind(self, functions: Iterable[FunctionNode]) -> tuple[FunctionNode, ...]:
+    def with_behind(
+        self, functions: Iterable[FunctionNode], without: frozenset[ast.AST] = frozenset()
+    ) -> tuple[FunctionNode, ...]:
         """The functions and all that they call."""
         out = dict.fromkeys(functions)
         waiting = list(out)
         while waiting:
-            new = [one for one in self._called_in(waiting.pop()) if one not in out]
+            node = waiting.pop()
+            called = self._called_beside(node, without) if without else self._called_in(node)
+            new = [one for one in called if one not in out]
             out.update(dict.fromkeys(new))
             waiting += new
         return tuple(out)
@@ -113,6 +117,13 @@ class FileCalls:
         if node not in self._behind:
             self._behind[node] = tuple(one for part in ast.walk(node) for one in self.called(part))
         return self._behind[node]
+
+    def _called_beside(self, node: ast.AST, without: frozenset[ast.AST]) -> tuple[FunctionNode, ...]:
+        """What is called in a node outside of the others."""
+        if any(one in without for one in ast.walk(node)):
+            children = (one for one in ast.iter_child_nodes(node) if one not in without)
+            return (*self.called(node), *(found for one in children for found in self._called_beside(one, without)))
+        return self._called_in(node)
 
     def unseen(self, nodes: Iterable[ast.AST]) -> tuple[FunctionNode, ...]:
         """What Python itself, or a library, runs where these nodes do: special methods, backward passes."""

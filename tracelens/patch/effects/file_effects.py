@@ -17,6 +17,7 @@ from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.blocking_copies import blocking, is_handed_to_project
 from tracelens.patch.effects.deeds import Deeds
+from tracelens.patch.effects.file_drains import drains
 from tracelens.patch.effects.file_holders import FileHolders, NamedHolders
 from tracelens.patch.effects.file_text import FileText, stored_in_libraries
 from tracelens.patch.effects.judged_by_file import FileJudge
@@ -140,15 +141,16 @@ class FileEffects:
         loop = loop_at(tree, line) if tree is not None else None
         if loop is None or tree is None:
             return None
-        alone = FileHolders(FileText(tree, partial(self._is_own, self.path)))
-        return NamedHolders(alone, function_of(tree, loop))
+        return NamedHolders(self._holders.within(loop), function_of(tree, loop))
 
     def _seen_in_file(self, file: ProjectFile, loop: Loop, question: Question) -> Iterator[Reason]:
         """The obstacles that the file itself shows, where its project is too large to be followed."""
         later = [node for span in question.later for node in nodes_in(loop, span)]
         kept = question.kept if question.kept is not None else evaluated_in_place(later)
-        drained = tuple(span for path, span in question.drained if path == question.path)
         holders = self._holders.within(loop)
+        files = ((self.project.file(path), span) for path, span in question.drained)
+        places = ((one.tree, span) for one, span in files if one is not None and one.tree is not None)
+        drained = drains(function_of(holders.text.tree, loop), holders.text.tree, places)
         yield from FileJudge(holders, loop, question.later, kept, drained, file.shown).reasons()
 
     def _hiding_in(self, file: ProjectFile) -> Iterator[Reason]:

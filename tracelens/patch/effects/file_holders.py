@@ -7,13 +7,15 @@ result; each is written down once, so that the number of steps is that of the li
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
+from tracelens.patch.effects.file_fills import FileFills
 from tracelens.patch.effects.file_fresh import Times, fresh
-from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
+from tracelens.patch.effects.file_methods import FileMethods
+from tracelens.patch.effects.file_text import FileText, Place, chain_of
 from tracelens.patch.effects.places import Loop, function_of, last_name
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, defaults, nodes_of, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -31,8 +33,17 @@ _STATISTICS = words(
     "mean std var median sum min max average percentile quantile prod nanmean nansum sqrt exp log fmean stdev isnan"
     " isfinite allclose"
 )
+_RATES = words("lr initial_lr weight_decay momentum eps lr_scale")
 _OF_NUMBERS = words("np numpy math statistics")
 """Libraries whose functions of these names give numbers."""
+
+
+def is_rate(node: ast.AST) -> bool:
+    """Whether a value is a number of an optimizer: `optimizer.param_groups[0]["lr"]`, `scheduler.get_last_lr()[0]`."""
+    if not isinstance(node, ast.Subscript):
+        return False
+    of_group = isinstance(node.slice, ast.Constant) and node.slice.value in _RATES
+    return of_group or (isinstance(node.value, ast.Call) and last_name(node.value.func) in ("get_last_lr", "get_lr"))
 
 
 def holds_nothing(call: ast.Call) -> bool:
@@ -48,10 +59,12 @@ class FileHolders:
 
     def __init__(self, text: FileText, calls: FileCalls | None = None, during: Loop | None = None) -> None:
         self.text, self.calls = text, calls or FileCalls(text)
+        self._methods, self._fills = FileMethods(text), FileFills(self.calls)
         self._within: dict[Loop, FileHolders] = {}
         self._code: ast.AST | None = None
         self._skipped: frozenset[ast.AST] = frozenset()
         self.fresh: Times = {}
+        self._named: dict[ast.AST, Mapping[Place, frozenset[Place]]] = {}
         if during is not None:
             code = function_of(text.tree, during)
             assert isinstance(code, Code)
@@ -88,6 +101,13 @@ class FileHolders:
             seen |= steps
             waiting += steps
         return frozenset(seen)
+
+    def named(self, code: ast.AST) -> Mapping[Place, frozenset[Place]]:
+        """The same for each variable that has a name in a function; it is asked for with each statement of a loop."""
+        if code not in self._named:
+            own = (one for one in self.known if self.text.is_named(one, code))
+            self._named[code] = {one: self.reach([one]) for one in own}
+        return self._named[code]
 
     @property
     def known(self) -> Iterator[Place]:
@@ -126,7 +146,7 @@ class FileHolders:
                     and last_name(node.func) not in PLAIN | _SHOWING
                 ):
                     target = self.text.place(node.func.value, code)
-                    handed = {one for part in _arguments(node) for one in self.held(part, code)}
+                    handed = {one for part in self._methods.kept(node, code) for one in self.held(part, code)}
                     handed = {one for one in handed if self._is_in_force(one, node, code)}
                     if target is not None and handed and self._is_in_force(target, node, code):
                         out.setdefault(target, set()).update(handed - {target})
@@ -195,7 +215,11 @@ class FileHolders:
             yield found
 
     def _handed(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
-        """The parameters of functions of the file that a call fills."""
+        """The parameters of functions of the file that a call fills, and the arguments that these put into others."""
+        for into, what in self._fills.filled(node):
+            place = self.text.place(into, code)
+            if place is not None:
+                yield place, self.held(what, code)
         for function in self.calls.called(node.func):
             names = own_parameters(function)
             for number, argument in enumerate(node.args):
@@ -211,6 +235,8 @@ class FileHolders:
         return frozenset(self._held(node, code))
 
     def _held(self, node: ast.AST, code: ast.AST) -> Iterator[Place]:
+        if is_rate(node):
+            return
         if isinstance(node, ast.Lambda):
             yield from (one for one, _ in self.text.mentions(node.body, code))
         elif isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
@@ -224,6 +250,8 @@ class FileHolders:
                 yield found
         if isinstance(node, ast.Call) and not holds_nothing(node):
             yield from (Place(function, RESULT) for function in self.calls.called(node.func))
+            if self._methods.only_hands_on(node, code):
+                return
         for part in self._parts_of(node):
             yield from self._held(part, code)
 
@@ -232,6 +260,8 @@ class FileHolders:
         if isinstance(node, ast.Call):
             owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             return () if holds_nothing(node) else (*_arguments(node), *owner)
+        if isinstance(node, ast.Starred) and isinstance(node.value, (ast.List, ast.Tuple)):
+            return (node.value,)
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
             return self.text.calls_in(node)
         if isinstance(node, COMPREHENSIONS):
@@ -313,14 +343,14 @@ class NamedHolders:
     def holding(self, keys: Iterable[str]) -> frozenset[str]:
         """The names, and those of all that their objects may be or hold."""
         found = self.holders.reach(map(self._place, keys))
-        return frozenset(keys) | {one.shown for one in found if self._is_named(one)}
+        return frozenset(keys) | {one.shown for one in found if self.holders.text.is_named(one, self.code)}
 
     def aliases(self, keys: Iterable[str], certain: bool = False) -> frozenset[str]:
         """The names, and those of all that may be, or hold, one of their objects; none of it is `certain`."""
         del certain
         wanted = frozenset(map(self._place, keys))
         return frozenset(keys) | {
-            one.shown for one in self.holders.known if self._is_named(one) and self.holders.reach([one]) & wanted
+            one.shown for one, reached in self.holders.named(self.code).items() if not reached.isdisjoint(wanted)
         }
 
     def other_names(self, keys: Iterable[str]) -> frozenset[str]:
@@ -330,12 +360,6 @@ class NamedHolders:
     def _place(self, key: str) -> Place:
         name, _, attribute = key.partition(".")
         return Place(self.holders.text.owner(name, self.code) or self.code, name, attribute)
-
-    def _is_named(self, place: Place) -> bool:
-        """Whether a variable has a name in the function; of others than its own object, without an attribute."""
-        if place.name in SELF:
-            return place.owner is self.holders.text.family(self.code) and bool(place.attribute)
-        return not place.attribute and self.holders.text.owner(place.name, self.code) is place.owner
 
 
 def _arguments(node: ast.Call) -> list[ast.expr]:

@@ -21,6 +21,12 @@ _OTHER_PRINTERS = re.compile(
     r"print|^(write|writelines|echo|download|summary|system|export|getpass|redirect_std\w+|check_call|show)$"
 )
 
+_GENERATORS = words("random rng generator")
+_DRAWS = words(
+    "rand randn randint randperm rand_like randn_like bernoulli bernoulli_ multinomial uniform_ normal_ random_"
+    " exponential_ cauchy_ geometric_ log_normal_ shuffle permutation dropout"
+)
+
 
 def writes_lines(piece: ast.AST) -> bool:
     """Whether a piece writes lines each time it runs; of a function, what stands below a condition does not count."""
@@ -48,6 +54,11 @@ def prints(call: ast.Call) -> bool:
         or bool(_OTHER_PRINTERS.search(name))
         or owner in ("subprocess", "ElementTree", "warnings")
     )
+
+
+def draws(call: ast.Call) -> bool:
+    """Whether a call draws random numbers, by its name or that of its owner."""
+    return owner_of(call.func) in _GENERATORS or last_name(call.func) in _DRAWS
 
 
 def owner_of(called: ast.expr) -> str:

@@ -196,7 +196,7 @@ class FileText:
 
     def is_settings(self, name: str) -> bool:
         """Whether a variable of that name has nothing but settings: none is the optimizer."""
-        return name in SETTINGS and name not in self._optimizers
+        return name.lower() in SETTINGS and name not in self._optimizers
 
     @cached_property
     def _optimizers(self) -> frozenset[str]:
@@ -216,6 +216,12 @@ class FileText:
             if name in scope.own and not isinstance(one, ast.Module):
                 return one
         return self._homes.get(name)
+
+    def is_named(self, place: Place, code: ast.AST) -> bool:
+        """Whether a variable has a name in a function; of others than its own object, without an attribute."""
+        if place.name in SELF:
+            return place.owner is self.family(code) and bool(place.attribute)
+        return not place.attribute and self.owner(place.name, code) is place.owner
 
     def mentions(self, node: ast.AST, code: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
         """The variables that a piece looks at or hands on, each with the node that does; not those it only binds."""

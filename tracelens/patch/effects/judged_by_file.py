@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
+from tracelens.patch.effects import file_lines
 from tracelens.patch.effects.file_calls import PLAIN, defaulted, is_around
 from tracelens.patch.effects.file_constants import told_by_identity
+from tracelens.patch.effects.file_drains import Drains
 from tracelens.patch.effects.file_fresh import filled
 from tracelens.patch.effects.file_holders import COMPUTING, RESULT, FileHolders, may_change
-from tracelens.patch.effects.file_lines import SETS_BAR_TEXT, calls_in, owner_of, prints, shown_text, writes_lines
+from tracelens.patch.effects.file_lines import calls_in, owner_of, prints, shown_text, writes_lines
 from tracelens.patch.effects.file_text import SELF, Place, chain_of
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
 from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in, path_to
@@ -49,13 +51,12 @@ class FileJudge:
         loop: Loop,
         later: tuple[Span, ...],
         kept: tuple[Span, ...],
-        drained: tuple[Span, ...],
+        drained: Drains,
         shown: str,
     ) -> None:
         self.holders, self.text, self.loop, self.shown = holders, holders.text, loop, shown
-        self.calls = holders.calls
         self._known_met: dict[Place, str] = {}
-        self.kept, self.drained, self.later = kept, drained, later
+        self.calls, self.kept, self.drained, self.later = holders.calls, kept, drained, later
         self.code = function_of(self.text.tree, loop)
         self.statements = [node for span in later for node in nodes_in(loop, span)]
 
@@ -82,7 +83,7 @@ class FileJudge:
         if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
             text = say("the loop hands control to its caller, who may look at anything")
             yield self._reason("moment", text, atom)
-        functions = self.calls.behind([atom])
+        functions = self.calls.behind([atom], self.drained.shown)
         unseen = self.calls.unseen([atom, *functions])
         if atom is self._head:
             unseen = tuple(dict.fromkeys((*unseen, *self.calls.gone_through())))
@@ -151,7 +152,7 @@ class FileJudge:
                 yield self._reason("moment", say("it {kind}", kind=COLLECTIVE), at)
             elif _SETS.match(name) and owner in self.text.libraries and node not in texts:
                 yield self._reason("moment", say("it changes a setting of the process"), at)
-            elif owner == "random" or (owner == "torch" and name in ("rand", "randn", "randint", "randperm")):
+            elif file_lines.draws(node):
                 yield self._reason("moment", say("it {kind}", kind=RANDOM), at)
 
     def _of_weights(self) -> Iterator[Reason]:
@@ -279,7 +280,11 @@ class FileJudge:
         if isinstance(node, ast.AugAssign):
             return node.target if isinstance(node.value, (ast.List, ast.ListComp, ast.Dict, ast.Tuple)) else None
         method = node.func if isinstance(node, ast.Call) else None
-        if not isinstance(method, ast.Attribute) or method.attr in PLAIN | SETS_BAR_TEXT or self._is_kept(method.value):
+        if (
+            not isinstance(method, ast.Attribute)
+            or method.attr in PLAIN | file_lines.SETS_BAR_TEXT
+            or self._is_kept(method.value)
+        ):
             return None
         return method.value
 
@@ -320,7 +325,7 @@ class FileJudge:
         return self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
 
     def _atoms(self, node: ast.AST) -> Iterator[ast.AST]:
-        if any(span.holds(node) for span in self.drained):
+        if self.drained.holds(node):
             return
         if any(span.holds(node) for span in self.later):
             yield from self._kept_parts(node)
@@ -341,8 +346,8 @@ class FileJudge:
 
     def _seen_by(self, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
         """What a piece that stays looks at of the objects that the statements change."""
-        mentions, unseen = self.text.mentions(atom, self.code), told_by_identity(atom)
-        found = [place for place, at in mentions if at not in unseen or place in self._rebound]
+        unseen = {*told_by_identity(atom), *self.drained.asked_in(atom)}
+        found = [one for one, at in self.text.mentions(atom, self.code) if at not in unseen or one in self._rebound]
         found += [place for one in functions for place in self._outer(one)]
         by_other_names = [name for one in (atom, *functions) for name in self._by_other_names(one)]
         for met in (*map(self._met, dict.fromkeys(found)), *by_other_names):

@@ -88,6 +88,11 @@ class Reached:
         self._known: dict[Span, Behind] = {}
         self._told_keys: dict[Effect, frozenset[str]] = {}
 
+    @property
+    def is_coarse(self) -> bool:
+        """Whether few objects are told apart."""
+        return self.memory.limits.coarse
+
     def behind(self, span: Span) -> Behind:
         """What the code that is called in a piece of the loop's function does."""
         if span not in self._known:

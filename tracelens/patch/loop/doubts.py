@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tracelens.messages import say
-from tracelens.patch.loop.loops import REMEMBERED, Suspected
+from tracelens.patch.loop.loops import REMEMBERED, Blocked, Suspected
 
 if TYPE_CHECKING:
     from tracelens.patch.loop.facts import LoopFacts
@@ -49,6 +49,18 @@ def doubt(facts: LoopFacts, suspected: Suspected) -> None:
     if node is not None and node in facts.source.spans:
         said = say("{obstacle} (line {line})", obstacle=said, line=facts.source.line(node))
     facts.doubts.note(said)
+
+
+def met_behind(facts: LoopFacts, blocked: Blocked) -> None:
+    """Raise the obstacle that a call meets behind its name; where few objects are told apart, it is only suspected.
+
+    A name stands for many things there, and a call of one for calls of all: the text of the files is asked, too, what
+    the functions of that name do.
+    """
+    hardly_told = facts.reached is not None and facts.reached.is_coarse
+    if not hardly_told or not (facts.doubts is None or facts.doubts.asks_project):
+        raise blocked
+    doubt(facts, blocked.suspected())
 
 
 @lru_cache(maxsize=REMEMBERED)

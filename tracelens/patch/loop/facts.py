@@ -7,6 +7,7 @@ the loop counts as varying everywhere in it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -29,6 +30,7 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.outside import BESIDES
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.both_holders import BothHolders
 from tracelens.patch.effects.file_holders import NamedHolders
 from tracelens.patch.effects.file_text import SETTINGS
 from tracelens.patch.effects.kind import NUMBER, UNKNOWN, Kind
@@ -148,12 +150,12 @@ class LoopFacts:
     def numbers(self) -> frozenset[str]:
         """Names that are Python numbers for certain: counters, lengths, clock reads."""
         out = set(self._counters())
-        for leaf in self.leaves:
-            if isinstance(leaf, cst.Assign) and self._makes_number(leaf.value, frozenset(out)):
+        bound = [leaf for leaf in self.leaves if isinstance(leaf, (cst.Assign, cst.AugAssign)) and rebound(leaf)]
+        for leaf in bound:
+            if self._makes_number(leaf.value, out):
                 out |= rebound(leaf)
-        for leaf in self.leaves:
-            if isinstance(leaf, cst.Assign) and not self._makes_number(leaf.value, frozenset(out)):
-                out -= rebound(leaf)
+        while others := [one for one in bound if rebound(one) & out and not self._makes_number(one.value, out)]:
+            out -= set[str]().union(*map(rebound, others))  # `loss = 0`, and `loss += criterion(…)` below it
         return frozenset(out)
 
     @property
@@ -291,9 +293,12 @@ class LoopFacts:
         return self.source.effects.reached(self.source.line(self.loop))
 
     @cached_property
-    def _holders(self) -> Reached | NamedHolders | None:
-        """Who holds whom; by the text of the file, where the project is too large to be followed."""
-        return self.reached or self.source.effects.holders(self.source.line(self.loop))
+    def _holders(self) -> Reached | NamedHolders | BothHolders | None:
+        """Who holds whom; by the text of the files too, where few objects are told apart, or none."""
+        if self.reached is not None and not self.reached.is_coarse:
+            return self.reached
+        named = self.source.effects.holders(self.source.line(self.loop))
+        return BothHolders(self.reached, named) if self.reached is not None and named is not None else named
 
     def _counters(self) -> Iterator[str]:
         for loop in (self.loop, *own_nodes(self.loop.body)):
@@ -308,7 +313,7 @@ class LoopFacts:
                 if isinstance(first, cst.Name):
                     yield first.value
 
-    def _makes_number(self, value: cst.BaseExpression, numbers: frozenset[str]) -> bool:
+    def _makes_number(self, value: cst.BaseExpression, numbers: AbstractSet[str]) -> bool:
         if isinstance(value, (cst.BaseNumber, cst.BaseString, cst.Name)):
             return not isinstance(value, cst.Name) or value.value in numbers
         if isinstance(value, cst.BinaryOperation):
@@ -317,7 +322,7 @@ class LoopFacts:
             return self._returns_number(value, numbers)
         return False
 
-    def _returns_number(self, call: cst.Call, numbers: frozenset[str]) -> bool:
+    def _returns_number(self, call: cst.Call, numbers: AbstractSet[str]) -> bool:
         read, full = read_of(call), self.names.qualified(call.func)
         computes = full in _ON_NUMBERS and all(self._makes_number(one.value, numbers) for one in call.args)
         if computes or full in _HOST_CALLS or full.startswith("time."):

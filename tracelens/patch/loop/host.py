@@ -16,7 +16,7 @@ from tracelens.patch.code.outside import EVERYTHING
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import moments
-from tracelens.patch.loop.doubts import doubt
+from tracelens.patch.loop.doubts import doubt, met_behind
 from tracelens.patch.loop.facts import LoopFacts, is_pure
 from tracelens.patch.loop.loops import Blocked
 
@@ -58,9 +58,8 @@ def check_behind(call: cst.Call, facts: LoopFacts) -> None:
     moments.check(call, facts)
     behind = facts.behind(call)
     if behind.draws:
-        raise Blocked(
-            call, say("`{call}(…)` draws random numbers", call=dotted(call.func)), say("call it every N batches")
-        )
+        drawn = say("`{call}(…)` draws random numbers", call=dotted(call.func))
+        met_behind(facts, Blocked(call, drawn, say("call it every N batches")))
     if EVERYTHING in behind.seen or behind.seen & WHOLE_SELF:
         blocked = Blocked(
             call, say("`{call}(…)` may look at anything", call=dotted(call.func)), say("call it every N batches")

@@ -14,7 +14,7 @@ from tracelens.messages import say
 from tracelens.patch.code.clocks import MAY_LOOK, lasts, speaks_of_time, takes_time
 from tracelens.patch.code.names import dotted
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE
-from tracelens.patch.loop.doubts import doubt
+from tracelens.patch.loop.doubts import doubt, met_behind
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, Suspected
 
@@ -30,8 +30,11 @@ def check(node: cst.CSTNode, facts: LoopFacts) -> None:
     if why:
         blocked = Blocked(node, say("`{shown}` {why}", shown=_shown(node, facts), why=why), _BY_HAND)
         own = _shows_itself(node, facts) or (why == MAY_LOOK and isinstance(node, cst.Attribute))
+        if not own and (why == MAY_LOOK or not isinstance(node, cst.Call)):
+            raise blocked  # the text is asked about what is called
         if why == COLLECTIVE or not own:
-            raise blocked
+            met_behind(facts, blocked)
+            return
         shows = say(
             "{obstacle}, and times that it shows are those of several batches at once", obstacle=blocked.obstacle
         )

@@ -30,7 +30,7 @@ _FEW_KERNELS = (
     formats.REDUCES
     | formats.CONVERTS
     | words("eq ne gt lt ge le cpu numpy to type astype detach clone size dim topk sort t expand_as unsqueeze")
-    | words("get keys values")
+    | words("get keys values items")
 )
 """Calls that give it a few short kernels, which are over before the host has come to the next wait."""
 _CONDITIONS = (cst.If, cst.IfExp, cst.Try, cst.BooleanOperation, cst.Lambda, cst.CompFor)

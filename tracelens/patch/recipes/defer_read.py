@@ -69,9 +69,11 @@ def _in_loops(request: RecipeRequest) -> RecipeAnswer:
     if plain.proposals and not plain.declined and all(one.tier == "safe" for one in plain.proposals):
         return plain
     told: dict[Location, Declined] = {}
+    known: dict[Location, Declined] = {}
     for other in same_program.reworded(request):
         answer = _with_steps(other.request, _propose(other.request))
-        told = {one.location: one for one in answer.declined}
+        known |= _without_gain(answer)
+        told = {one.location: one for one in answer.declined} | known
         if not other.lines <= _lines(other.request, answer):
             continue
         if (made := _named(request, other, _lines(other.request, answer))) is not None:
@@ -79,7 +81,13 @@ def _in_loops(request: RecipeRequest) -> RecipeAnswer:
             proposals = (replace(one.as_checked(SEEN_BY_NAME), hoists=(*one.hoists, *other.splices)) for one in every)
             declined = (one for one in answer.declined if one.location.line not in other.new_lines)
             return RecipeAnswer(tuple(proposals), tuple(declined))
+    told |= _without_gain(plain)
     return RecipeAnswer(plain.proposals, tuple(told.get(one.location, one) for one in plain.declined))
+
+
+def _without_gain(answer: RecipeAnswer) -> dict[Location, Declined]:
+    """The places that could wait, with nothing to gain by it: true of the file in whatever words."""
+    return {one.location: one for one in answer.declined if one.by_hand == waits_that_stay.BY_HAND}
 
 
 def _named(request: RecipeRequest, other: Reworded, waiting: set[int]) -> list[Proposal] | None:

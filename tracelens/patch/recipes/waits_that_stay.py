@@ -7,6 +7,7 @@ for all of it. Beside a wait that is made many times in each batch one more is n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from tracelens.patch.proposal import Found, RecipeRequest, Target
 from tracelens.patch.recipes import called_functions, numbers_already
 from tracelens.patch.recipes.called_functions import is_certain
 
+BY_HAND = say("take that wait out first")
 OFTEN = 0.5
 """Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
 
@@ -46,7 +48,6 @@ def nothing_gained(request: RecipeRequest, facts: LoopFacts, found: Found, movin
     if any(target.stalls for _, target in found) and not _recorded(found):
         moved = {part for node in moving.statements for part in walk(node)}
         stays = [*(site for site in stays if _is_a_wait(facts, site)), *_in_text(facts, moved)]
-    by_hand = say("take that wait out first")
     if not _recorded(found) and all(numbers_already.waits_for_nothing(facts, site) for site in kept):
         return Blocked(None, say("what it shows is a number already: nothing waits here"), say("nothing to do"))
     often = [site for site, target in moving.reads if not seldom(facts, site, target)]
@@ -54,14 +55,14 @@ def nothing_gained(request: RecipeRequest, facts: LoopFacts, found: Found, movin
         said = say(
             "the wait in line {line} stays in each batch, right beside it: nothing would be gained", line=wait.line
         )
-        return Blocked(None, said, by_hand)
+        return Blocked(None, said, BY_HAND)
     called = [site for site, _ in others] if _recorded(found) else [*stays, *_in_functions(facts)]
     if (wait := _repeated(facts, called)) is not None:
         said = say(
             "the wait in line {line} stays, several times in each batch: hardly anything would be gained",
             line=wait.line,
         )
-        return Blocked(None, said, by_hand)
+        return Blocked(None, said, BY_HAND)
     return None
 
 
@@ -156,15 +157,25 @@ def _synchronizes(facts: LoopFacts) -> Iterator[Site]:
 
 def _together(facts: LoopFacts, read: Site, other: Site) -> bool:
     """Whether whoever comes by the read comes by the other too, and little work for the GPU is given in between."""
-    source = facts.source
-    blocks = {id(block) for block in _blocks(facts, read.node)}
-    block = next((one for one in _blocks(facts, other.node) if id(one) in blocks), None)
-    if block is None or not is_certain(source, other.node, block):
+    source, rounds = facts.source, _rounds(facts, read.node)
+    at = rounds if rounds is not None and other.node not in set(walk(rounds.body)) else read.node
+    met = at if at is rounds and other.node in set(walk(rounds.iter)) else other.node
+    blocks = {id(block) for block in _blocks(facts, at)}
+    block = next((one for one in _blocks(facts, met) if id(one) in blocks), None)
+    if block is None or not is_certain(source, met, block):
         return False
-    (_, begin), (_, end) = sorted((source.span(read.node), source.span(other.node)), key=lambda span: span[1])
+    (_, begin), (_, end) = sorted((source.span(at), source.span(other.node)), key=lambda span: span[1])
     between = (call for call in walk(block) if isinstance(call, cst.Call) and begin < source.span(call)[1] <= end)
-    calls = (call for call in between if call is not read.node and call is not other.node)
+    again = (call for call in walk(at.body) if isinstance(call, cst.Call)) if at is rounds else ()
+    calls = (call for call in (*between, *again) if call is not read.node and call is not other.node)
     return all(facts.in_rare_branch(call) or called_functions.gives_little_work(source, call) for call in calls)
+
+
+def _rounds(facts: LoopFacts, node: cst.CSTNode) -> cst.For | None:
+    """The outermost `for` loop within the batch around a place: its rounds wait once, for what is given before."""
+    inside = itertools.takewhile(lambda one: one is not facts.loop, facts.source.ancestors(node))
+    found = [one for one in inside if isinstance(one, (cst.For, cst.While))]
+    return found[-1] if found and isinstance(found[-1], cst.For) else None
 
 
 def _blocks(facts: LoopFacts, node: cst.CSTNode) -> Iterator[cst.CSTNode]:

@@ -1,0 +1,31 @@
+"""Loops on a GPU, patched without a recording: each place as if it waited once in every step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.patching import script
+from tracelens.edit_kinds import SAFE_EDITS
+from tracelens.model import Patch
+from tracelens.patch.every_place import patch_script
+from tracelens.patch.recipes import PatchOptions
+
+ON_GPU = """
+total = 0.0
+for i, (x, y) in enumerate(loader):
+    x, y = x.to(device), y.to(device)
+    optimizer.zero_grad()
+    out = model(x)
+    loss = criterion(out, y)
+    {before}
+    {after}
+    loss.backward()
+    optimizer.step()
+print(total)
+"""
+
+
+def every_place(folder: Path, body: str) -> Patch:
+    path = folder / "train.py"
+    path.write_text(script(body).replace('"cpu"', '"cuda"'))
+    return patch_script(path, folder, dict.fromkeys(SAFE_EDITS, 10), PatchOptions())
