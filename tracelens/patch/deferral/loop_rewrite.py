@@ -210,7 +210,8 @@ def _reads(deferral: Deferral, ahead: str) -> list[Splice]:
     """The calls that run what waits: where the plan says so, before the loop is left on purpose, as no error of theirs
     gets out of an iterator that is closed, and N batches together where a clock is read next."""
     shown = deferral.places.shown
-    there = {place.statement for place in shown}
+    waits = {node for run in deferral.runs for statement in run.statements for node in walk(statement)}
+    there = waits.union(place.statement for place in shown)
     left = (ReadPlace(line, line) for line in leaving(deferral.facts, breaks=False) if line not in there)
     out = [_drain_before(deferral.facts, place, ahead) for place in (*shown, *left)]
     clock, source = deferral.places.clock, deferral.facts.source

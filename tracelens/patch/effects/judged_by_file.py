@@ -27,6 +27,7 @@ from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
+_OF_TEXTS = PLAIN | file_lines.SETS_BAR_TEXT
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
 _CLOCKS = words("time perf_counter monotonic process_time now utcnow today elapsed_time")
 _CLOCK_OWNERS = words("time datetime timeit")
@@ -280,11 +281,7 @@ class FileJudge:
         if isinstance(node, ast.AugAssign):
             return node.target if isinstance(node.value, (ast.List, ast.ListComp, ast.Dict, ast.Tuple)) else None
         method = node.func if isinstance(node, ast.Call) else None
-        if (
-            not isinstance(method, ast.Attribute)
-            or method.attr in PLAIN | file_lines.SETS_BAR_TEXT
-            or self._is_kept(method.value)
-        ):
+        if not isinstance(method, ast.Attribute) or method.attr in _OF_TEXTS or self._is_kept(method.value):
             return None
         return method.value
 
