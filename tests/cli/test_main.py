@@ -48,6 +48,16 @@ def test_the_commands_are_listed_in_the_order_of_the_work(capsys: pytest.Capture
     ]  # fmt: skip
 
 
+@pytest.mark.programs
+def test_a_module_of_the_project_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "rich").mkdir()
+    (tmp_path / "rich" / "__init__.py").write_text("raise SystemExit('the project was imported')")
+    (tmp_path / "train.py").write_text("print(1)\n")
+    done = run("patch", "train.py", "--every-place", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing" in done.stdout.lower()
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
