@@ -22,6 +22,8 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     if deferral.bar is not None and deferral.bar.assumed:
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
+        if deferral.bar is not None:  # an exception of the loader has closed it when what waits is read
+            yield say("where an exception or a signal ends the loop, the bar keeps the text of a batch before, or none")
         return
     if reads.texts:
         yield say("the bar shows a new text every {interval} batches and in the last one", interval=interval)
