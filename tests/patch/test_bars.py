@@ -302,6 +302,17 @@ def test_a_line_above_a_bar_waits_and_the_bar_moves_on(lossy: bool, tmp_path: Pa
     assert kept == left
 
 
+@pytest.mark.parametrize("made", ["tqdm(batches)", "tqdm(enumerate(batches), total=len(batches))"])
+def test_a_line_above_a_bar_over_the_loader_may_come_when_it_has_closed(made: str, tmp_path: Path) -> None:
+    loop = f"bar = {made}\nfor one in bar:\n    x, y = one if len(one[1]) > 2 else one[1]\n    STEP\n"
+    loop += "    bar.write(f'{loss.item():.4f}')  # fires\n"
+    text = script("from tqdm import tqdm\nbatches = list(loader) and loader\n" + placed(loop, "function"))
+    patch = patch_of(tmp_path, text, checked=False)
+    assert [hunk.tier for hunk in patch.hunks] == ["safe"], patch.left_out
+    left, kept = both(tmp_path, text, patch)
+    assert sorted(kept.splitlines()) == sorted(left.splitlines())
+
+
 def test_a_bar_that_stands_while_the_loop_runs_is_proved(tmp_path: Path) -> None:
     loop = "bar = tqdm(total=2)\nfor epoch in range(2):\n    for x, y in loader:\n        STEP\n"
     loop += "        bar.set_postfix(loss=loss.item())  # fires\n    bar.update(1)\nbar.close()\n"
