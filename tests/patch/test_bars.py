@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.patching import patch_of, patched_text, run, script
 from tracelens.model import Patch
+from tracelens.patch.effects import memory
 
 TQDM = '''
 class tqdm:
@@ -303,14 +304,24 @@ def test_a_line_above_a_bar_waits_and_the_bar_moves_on(lossy: bool, tmp_path: Pa
 
 
 @pytest.mark.parametrize("made", ["tqdm(batches)", "tqdm(enumerate(batches), total=len(batches))"])
-def test_a_line_above_a_bar_over_the_loader_may_come_when_it_has_closed(made: str, tmp_path: Path) -> None:
-    loop = f"bar = {made}\nfor one in bar:\n    x, y = one if len(one[1]) > 2 else one[1]\n    STEP\n"
-    loop += "    bar.write(f'{loss.item():.4f}')  # fires\n"
+def test_what_waits_is_read_before_a_line_above_a_bar_that_the_loop_runs_over(made: str, tmp_path: Path) -> None:
+    loop = f"bar, total = {made}, 0.0\nfor i, one in enumerate(bar):\n"
+    loop += "    x, y = one if len(one[1]) > 2 else one[1]\n    STEP\n"
+    loop += "    total += loss.item()  # fires\n    if i % 5 == 0:\n        bar.write(f'{total:.4f}')\nprint(total)\n"
     text = script("from tqdm import tqdm\nbatches = list(loader) and loader\n" + placed(loop, "function"))
     patch = patch_of(tmp_path, text, checked=False)
     assert [hunk.tier for hunk in patch.hunks] == ["safe"], patch.left_out
     left, kept = both(tmp_path, text, patch)
-    assert sorted(kept.splitlines()) == sorted(left.splitlines())
+    assert kept == left
+
+
+def test_of_a_project_that_is_too_large_to_be_followed_the_same_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(memory, "MAX_CALLS", 0)
+    patch = patch_of(tmp_path, script("from tqdm import tqdm\n" + placed(BY_HAND["after its move"], "function")))
+    assert "a progress bar shows its text some batches late" in patch.hunks[0].unproved
+    assert "bar.update(1)" not in added(patch)
 
 
 def test_a_bar_that_stands_while_the_loop_runs_is_proved(tmp_path: Path) -> None:

@@ -177,6 +177,14 @@ def test_who_looks_how_far_a_bar_is_that_moves_later_is_an_obstacle(stays: str) 
     assert answer.tier == "refused", answer
 
 
+@pytest.mark.parametrize("later", ["show(bar, loss.item())", "bar.write(f'{loss.item()}')"])
+def test_what_shows_how_far_a_bar_is_stays_where_the_loop_runs_over_it(later: str) -> None:
+    code = "def show(bar, loss):\n    bar.set_postfix(loss=loss, n=bar.n)\n"
+    case = Case(code=code, before="bar = tqdm(DataLoader(Data()))", over="bar", body=f"STEP\n{later}  # later")
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "refused", answer
+
+
 def test_a_text_of_how_far_a_bar_is_may_not_wait_while_it_moves() -> None:
     body = "STEP\nbar.update(1)\nbar.set_postfix(loss=loss.item(), n=bar.n)  # later"
     answer = asked(one_file(Case(before="bar = tqdm(total=23)", body=body), SURROUNDINGS["function"]))

@@ -14,12 +14,16 @@ from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral import bar_texts
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
+from tracelens.patch.loop.bars import moves_bar
 
 
 def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
     """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
     if deferral.unproved:
         yield deferral.unproved
+    moved = (statement for run in deferral.runs for statement in run.statements)
+    if deferral.facts.reached is None and any(moves_bar(deferral.facts, statement) for statement in moved):
+        yield say("a progress bar shows its text some batches late, or moves several batches at a time")
     shows = bar_texts.shows_text(deferral)
     if shows and deferral.bar is not None and deferral.bar.assumed:
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)

@@ -71,8 +71,8 @@ _CHANGE_TRACKERS = frozenset({"<accelerator>.init_trackers", "<accelerator>.end_
 
 _OF_BARS = {
     "text": ((WRITES, TEXT), (WRITES, "desc"), (WRITES, "postfix")),
-    "count": ((READS, TEXT), (WRITES, STATE), (WRITES, COUNT), (WRITES, "format_dict")),
-    "lines": (),
+    "count": ((READS, TEXT), (WRITES, COUNT), (WRITES, "format_dict")),
+    "lines": ((READS, STATE),),
 }
 """What a method reads and changes of its bar, of which nobody gets the rest: neither its text nor how far it is decides
 on the other. It is drawn with both."""
@@ -335,7 +335,8 @@ class Library:
     def _pass_thing(self, over: Thing, held: Objects, here: Here) -> Objects:
         if over.kind == "bar":
             self.memory.effect(here.unit, here.node, Effect(BAR))
-            self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
+            for changed in (STATE, COUNT, "format_dict"):
+                self.memory.effect(here.unit, here.node, Effect(WRITES, over, changed))
             self.memory.effect(here.unit, here.node, Effect(READS, over, TEXT))
             return self.dispatch.passes((one for one in held if not isinstance(one, Plain)), here) | {DATA}
         if over.kind in implicit.LAZY:

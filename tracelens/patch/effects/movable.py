@@ -17,7 +17,7 @@ from tracelens.messages import say
 from tracelens.patch.effects import names, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
-from tracelens.patch.effects.attributes import FLUSHED
+from tracelens.patch.effects.attributes import COUNT, FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
 from tracelens.patch.effects.dispatch import STATE, TEXT
 from tracelens.patch.effects.file_lines import shown_text
@@ -269,7 +269,8 @@ class _Judge:
     def _of_bars(self) -> Iterator[Reason]:
         """Bars that would stand still until what waits is read: what they say of time is wrong then."""
         for deed in self.moved:
-            if deed.effect.kind == WRITES and deed.effect.field == STATE and is_thing(deed.effect.target, "bar"):
+            moves = deed.effect.kind == WRITES and deed.effect.field in (STATE, COUNT)
+            if moves and is_thing(deed.effect.target, "bar"):
                 text = say("it moves a progress bar, which then goes on several batches at a time")
                 yield self._reason("moment", CODE, text, deed, known=False)
 
