@@ -108,10 +108,13 @@ def runs_over(facts: LoopFacts, name: str) -> bool:
 
 
 def moves_bar(facts: LoopFacts, node: cst.CSTNode) -> bool:
-    """Whether a statement calls a method of a bar."""
+    """Whether a statement calls a method of a bar, known by what makes it or by a name that only bars have."""
     calls = (part.func for part in walk(node) if isinstance(part, cst.Call))
-    owners = [func.value for func in calls if isinstance(func, cst.Attribute)]
-    return any(full.rpartition(".")[2] in _OF_TQDM for owner in owners for full in _makers(facts, owner))
+    methods = [func for func in calls if isinstance(func, cst.Attribute)]
+    makers = (full for method in methods for full in _makers(facts, method.value))
+    return any(method.attr.value in SETS_BAR_TEXT for method in methods) or any(
+        full.rpartition(".")[2] in _OF_TQDM for full in makers
+    )
 
 
 def moved_by_hand(facts: LoopFacts, leaf: cst.CSTNode) -> str | None:
