@@ -123,10 +123,13 @@ def test_the_text_of_a_bar_that_the_loop_runs_over_may_lag_behind_and_a_trial_te
     ]
 
 
+MOVES = "it moves a progress bar, which then goes on several batches at a time"
+
+
 @pytest.mark.parametrize("line", ["logging.info(f'{i}')", "print(i, file=sys.stderr)", "helper(i)"])
-@pytest.mark.parametrize("moved", ["bar.update(1)", "bar.set_postfix(loss=loss.item())"])
+@pytest.mark.parametrize(("moved", "more"), [("bar.update(1)", [MOVES]), ("bar.set_postfix(loss=loss.item())", [])])
 def test_a_bar_around_the_loop_stays_on_screen_as_it_was_where_a_line_is_written_below_it(
-    moved: str, line: str
+    moved: str, more: list[str], line: str
 ) -> None:
     case = Case(
         code="import logging, sys\ndef helper(i):\n    logging.info(str(i))\n",
@@ -135,13 +138,57 @@ def test_a_bar_around_the_loop_stays_on_screen_as_it_was_where_a_line_is_written
     )
     answer = asked(one_file(case, SURROUNDINGS["function"]))
     assert answer.tier == "checked", answer
-    assert [one.text for one in answer.reasons] == [f"`{line}` writes lines of its own"]
+    assert sorted(one.text for one in answer.reasons) == sorted([f"`{line}` writes lines of its own", *more])
 
 
-def test_a_bar_around_the_loop_waits_where_nothing_is_written_below_it() -> None:
-    body = "STEP\nbar.update(1)  # later\nbar.set_postfix(loss=loss.item())  # later"
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+@pytest.mark.parametrize("moved", ["bar.update(1)", "bar.reset()", "bar()"])
+def test_a_bar_that_moves_with_what_waits_is_not_proved(moved: str, surroundings: str) -> None:
+    body = f"STEP\n{moved}  # later\nbar.set_postfix(loss=loss.item())  # later"
     case = Case(before="bar = tqdm(total=23)", body=body)
+    answer = asked(one_file(case, SURROUNDINGS[surroundings]))
+    assert answer.tier == "checked", answer
+    assert {one.text for one in answer.reasons} == {MOVES}
+
+
+def test_the_text_of_a_bar_may_lag_behind_its_moves() -> None:
+    case = Case(before="bar = tqdm(total=23)", body="STEP\nbar.update(1)\nbar.set_postfix(loss=loss.item())  # later")
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "checked", answer
+    assert [one.text for one in answer.reasons] == [
+        "the bar is drawn when it moves, and shows the text of a batch before until then"
+    ]
+
+
+def test_a_bar_that_does_not_move_in_the_loop_may_get_its_texts_later() -> None:
+    case = Case(before="bar = tqdm(total=23)", body="STEP\nbar.set_postfix(loss=loss.item())  # later")
     assert asked(one_file(case, SURROUNDINGS["function"])).tier == "safe"
+
+
+def test_a_line_above_a_bar_may_wait_while_the_bar_moves() -> None:
+    case = Case(before="bar = tqdm(total=23)", body="STEP\nbar.update(1)\nbar.write(f'{loss.item()}')  # later")
+    assert asked(one_file(case, SURROUNDINGS["function"])).tier == "safe"
+
+
+@pytest.mark.parametrize("stays", ["if bar.n > 3:\n    opt.step()", "print(bar)", "print(bar.format_dict)"])
+def test_who_looks_how_far_a_bar_is_that_moves_later_is_an_obstacle(stays: str) -> None:
+    case = Case(before="bar = tqdm(total=23)", body=f"STEP\nbar.update(loss.item())  # later\n{stays}")
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "refused", answer
+
+
+@pytest.mark.parametrize("later", ["show(bar, loss.item())", "bar.write(f'{loss.item()}')"])
+def test_what_shows_how_far_a_bar_is_stays_where_the_loop_runs_over_it(later: str) -> None:
+    code = "def show(bar, loss):\n    bar.set_postfix(loss=loss, n=bar.n)\n"
+    case = Case(code=code, before="bar = tqdm(DataLoader(Data()))", over="bar", body=f"STEP\n{later}  # later")
+    answer = asked(one_file(case, SURROUNDINGS["function"]))
+    assert answer.tier == "refused", answer
+
+
+def test_a_text_of_how_far_a_bar_is_may_not_wait_while_it_moves() -> None:
+    body = "STEP\nbar.update(1)\nbar.set_postfix(loss=loss.item(), n=bar.n)  # later"
+    answer = asked(one_file(Case(before="bar = tqdm(total=23)", body=body), SURROUNDINGS["function"]))
+    assert answer.tier == "refused", answer
 
 
 @pytest.mark.parametrize(

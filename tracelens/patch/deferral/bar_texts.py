@@ -50,6 +50,16 @@ def of_loop(loop: Loop) -> Iterator[cst.CSTNode]:
     return (node for node in own_nodes(loop.body) if node not in inner or isinstance(node, _OUT))
 
 
+def shows_text(deferral: Deferral) -> bool:
+    """Whether the bar has to be open for what waits: a line above it is written when it has closed, too."""
+    bar = deferral.bar
+    if bar is None:
+        return False
+    parts = (part for run in deferral.runs for statement in run.statements for part in walk(statement))
+    uses = (part for part in parts if isinstance(part, cst.Attribute) and dotted(part.value) == bar.name)
+    return any(part.attr.value != "write" for part in uses)
+
+
 def is_text_alone(deferral: Deferral) -> bool:
     """Whether nothing waits but texts, which are made of what the batch has and are worth nothing once others come."""
     facts, bar = deferral.facts, deferral.bar

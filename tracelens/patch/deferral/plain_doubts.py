@@ -11,17 +11,25 @@ from collections.abc import Iterator
 
 from tracelens.messages import say
 from tracelens.patch.code.outside import FILES, OUTPUT
+from tracelens.patch.deferral import bar_texts
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
+from tracelens.patch.loop.bars import moves_bar
 
 
 def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterator[str]:
     """What of the project is not known, what is gone where an exception ends the loop, and what is only likely."""
     if deferral.unproved:
         yield deferral.unproved
-    if deferral.bar is not None and deferral.bar.assumed:
+    moved = (statement for run in deferral.runs for statement in run.statements)
+    if deferral.facts.reached is None and any(moves_bar(deferral.facts, statement) for statement in moved):
+        yield say("a progress bar shows its text some batches late, or moves several batches at a time")
+    shows = bar_texts.shows_text(deferral)
+    if shows and deferral.bar is not None and deferral.bar.assumed:
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
+        if shows:  # an exception of the loader has closed it when what waits is read
+            yield say("where an exception or a signal ends the loop, the bar keeps the text of a batch before, or none")
         return
     if reads.texts:
         yield say("the bar shows a new text every {interval} batches and in the last one", interval=interval)

@@ -24,7 +24,7 @@ from tracelens.patch.deferral.read_places import ReadPlaces, read_places
 from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.deferral.written_through import files_behind
 from tracelens.patch.loop import guards, heads, timing
-from tracelens.patch.loop.bars import Bar
+from tracelens.patch.loop.bars import Bar, moved_by_hand
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
@@ -186,6 +186,9 @@ def _closure(
         grown = False
         for leaf in facts.leaves:
             if any(leaf is member for member in members) or not facts.uses(leaf, state):
+                continue
+            bar = moved_by_hand(facts, leaf)
+            if bar is not None and not facts.uses(leaf, state - facts.aliases(frozenset({bar}))):
                 continue
             members.append(leaf)
             grown = True

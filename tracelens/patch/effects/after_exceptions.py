@@ -17,6 +17,7 @@ from tracelens.patch.effects.deeds import Deed, closed_over
 from tracelens.patch.effects.memory import SHARED, Unit
 from tracelens.patch.effects.names import code_of, module_of
 from tracelens.patch.effects.objects import (
+    BAR,
     DISK_WRITE,
     OUTPUT,
     TRACKED,
@@ -48,8 +49,8 @@ def seen_of(
     analysis: Analysis, unit: Module | Activation, loop: Loop, moved: Collection[Deed], started: Path
 ) -> Seen | None:
     """What of `moved` can be seen after an exception. `started`: the script, whose end is the process's."""
-    if any(deed.effect.kind in (OUTPUT, DISK_WRITE, TRACKED) for deed in moved):
-        return "lines"
+    if any(deed.effect.kind in (OUTPUT, BAR, DISK_WRITE, TRACKED) for deed in moved):
+        return "lines"  # what a bar showed last stays on the screen
     changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None}
     if any(isinstance(one, Unknown) for one in changed):
         return "results"  # it may be a file, which lasts longer than the process

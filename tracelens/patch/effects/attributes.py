@@ -61,6 +61,8 @@ FLUSHED = "<flushed>"
 """What of a file is on the disk."""
 TEXT = "<text>"
 """What a progress bar says beside how far it is."""
+COUNT = "n"
+"""How far a progress bar is."""
 REMADE = frozenset({"__dict__", "__init__", "__setstate__"})
 """Members of a library's object by which all of its attributes can be written."""
 RATES = frozenset(f"['{name}']" for name in ("lr", "initial_lr", "lr_scale", "momentum", "weight_decay", "name"))

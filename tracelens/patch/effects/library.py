@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 
 from tracelens.patch.effects import durations, implicit, log_files, screens, vocabulary
-from tracelens.patch.effects.attributes import REMADE
+from tracelens.patch.effects.attributes import COUNT, REMADE
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
 from tracelens.patch.effects.dispatch import HELD, STATE, TEXT, Arguments, Dispatch, Here
@@ -68,6 +68,14 @@ _OF_TRACKERS = frozenset({"<accelerator>.log", "<accelerator>.log_images", "<acc
 """They look at the trackers, and at which rank this is: nothing that a step of the training changes."""
 
 _CHANGE_TRACKERS = frozenset({"<accelerator>.init_trackers", "<accelerator>.end_training"})
+
+_OF_BARS = {
+    "text": ((WRITES, TEXT), (WRITES, "desc"), (WRITES, "postfix")),
+    "count": ((READS, TEXT), (WRITES, COUNT), (WRITES, "format_dict")),
+    "lines": ((READS, STATE),),
+}
+"""What a method reads and changes of its bar, of which nobody gets the rest: neither its text nor how far it is decides
+on the other. It is drawn with both."""
 
 
 class Library:
@@ -207,12 +215,12 @@ class Library:
         note, receiver = self.memory.effect, called.receiver
         array = is_tensor(receiver) and not vocabulary.knows(called.full)
         in_place = called.full.startswith("<data>.") and (array or called.full.endswith("_"))
-        changed = in_place or entry.changes in ("self", "weights", "text")
+        changed = in_place or entry.changes in ("self", "weights", *_OF_BARS)
         if receiver is None or not has_content(receiver):
             return
-        if entry.changes == "text" and isinstance(receiver, Thing):  # neither how far it is nor what it runs over
-            for shown in (TEXT, "desc", "postfix"):
-                note(here.unit, here.node, Effect(WRITES, receiver, shown))
+        if entry.changes in _OF_BARS and isinstance(receiver, Thing):
+            for kind, shown in _OF_BARS[entry.changes]:
+                note(here.unit, here.node, Effect(kind, receiver, shown))
             return
         if called.full in _CHANGE_TRACKERS:
             note(here.unit, here.node, Effect(WRITES, receiver, "trackers"))
@@ -327,7 +335,8 @@ class Library:
     def _pass_thing(self, over: Thing, held: Objects, here: Here) -> Objects:
         if over.kind == "bar":
             self.memory.effect(here.unit, here.node, Effect(BAR))
-            self.memory.effect(here.unit, here.node, Effect(WRITES, over, STATE))
+            for changed in (STATE, COUNT, "format_dict"):
+                self.memory.effect(here.unit, here.node, Effect(WRITES, over, changed))
             self.memory.effect(here.unit, here.node, Effect(READS, over, TEXT))
             return self.dispatch.passes((one for one in held if not isinstance(one, Plain)), here) | {DATA}
         if over.kind in implicit.LAZY:

@@ -17,9 +17,9 @@ from tracelens.messages import say
 from tracelens.patch.effects import names, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
-from tracelens.patch.effects.attributes import FLUSHED
+from tracelens.patch.effects.attributes import COUNT, FLUSHED
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
-from tracelens.patch.effects.dispatch import TEXT
+from tracelens.patch.effects.dispatch import STATE, TEXT
 from tracelens.patch.effects.file_lines import shown_text
 from tracelens.patch.effects.identity import Identities
 from tracelens.patch.effects.kept import KeptValues, evaluated_in_place
@@ -48,6 +48,7 @@ from tracelens.patch.effects.objects import (
     Module,
     Name,
     Unknown,
+    is_thing,
 )
 from tracelens.patch.effects.places import Loop, Span, loop_at, nodes_in, path_to, span_of
 from tracelens.patch.effects.raising import may_raise
@@ -169,6 +170,7 @@ class _Judge:
         yield from self._of_the_text()
         yield from self._of_errors()
         yield from self._of_the_moment()
+        yield from self._of_bars()
         yield from self._of_objects()
         yield from self._of_lines()
         yield from self._of_time()
@@ -264,6 +266,14 @@ class _Judge:
                 text = say("the loop hands control to its caller, who may look at anything")
                 yield self._reason("moment", CODE, text, deed)
 
+    def _of_bars(self) -> Iterator[Reason]:
+        """Bars that would stand still until what waits is read: what they say of time is wrong then."""
+        for deed in self.moved:
+            moves = deed.effect.kind == WRITES and deed.effect.field in (STATE, COUNT)
+            if moves and is_thing(deed.effect.target, "bar"):
+                text = say("it moves a progress bar, which then goes on several batches at a time")
+                yield self._reason("moment", CODE, text, deed, known=False)
+
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
         parts = (part for statement in self.statements for part in ast.walk(statement))
@@ -307,7 +317,10 @@ class _Judge:
             text = say("{who} is not known, and was handed what holds {name}", who=who, name=name)
             return self._reason("object", about, text, deed, known=False)
         if deed.effect.kind == READS and deed.effect.field == TEXT:
-            text = say("the bar is drawn between two batches, and shows the text of a batch before until then")
+            if deed.at is self.loop:
+                text = say("the bar is drawn between two batches, and shows the text of a batch before until then")
+            else:
+                text = say("the bar is drawn when it moves, and shows the text of a batch before until then")
             return self._reason("object", about, text, deed, known=False)
         if deed.at is self.loop and not deed.elsewhere:
             if deed.effect.kind == WRITES:

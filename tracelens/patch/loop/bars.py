@@ -12,16 +12,18 @@ from dataclasses import dataclass
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import assigned, dotted, own_names, walk
+from tracelens.patch.code.names import assigned, dotted, meets, own_names, rebound, root_key, touched, walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.batch_numbers import BatchNumber, new_number, own_number
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, own_nodes
+from tracelens.patch.loop.loops import Blocked, head, own_nodes
 
 _OF_TQDM = words("tqdm trange tqdm_notebook tnrange")
 _LENGTHLESS = words("enumerate zip map filter iter reversed islice")
+_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _LISTS = (cst.List, cst.ListComp, cst.Tuple)
 _BY_HAND = say("set the text every N batches and in the last one, or give the bar a total")
 
@@ -34,7 +36,7 @@ class Bar:
     made: cst.Call
     sure: bool
     assumed: str
-    """The total that is taken for the number of batches; empty where it is the length of what the bar runs over."""
+    """What is taken for the number of batches, the total or a length; empty where the text says that it is."""
 
     def is_last(self, passed: str) -> str:
         """A condition that holds in the last batch, and in each of a bar without a total."""
@@ -60,12 +62,15 @@ def bar_of(facts: LoopFacts, name: str) -> Bar | None:
     total = given.get("total")
     inner = _inner(iterated)
     length = f"len({facts.source.code(inner)})" if inner is not None else ""
+    made_here = inner is not None and not dotted(inner)  # nobody can tell whether it has a length
     if total is None and isinstance(iterated, cst.Call) and dotted(iterated.func).rpartition(".")[2] in _LENGTHLESS:
         told = say("the loop runs over `{bar}`, which has no total: its last batch is not known in time", bar=name)
         raise Blocked(call, told, _BY_HAND)
     text = facts.source.code(total) if total is not None else ""
-    known = full.endswith("range") or length in facts.source.text or _has_length(facts, inner)
-    return Bar(name, call, bool(text) or known, "" if text in ("", length) else text)
+    exact = full.endswith("range") or _has_length(facts, inner)
+    known = exact or length in facts.source.text
+    assumed = text or (f"{name}.total" if made_here else length)
+    return Bar(name, call, bool(text) or known, "" if exact and text in ("", length) else assumed)
 
 
 def number_of(facts: LoopFacts, bar: Bar) -> BatchNumber | None:
@@ -103,13 +108,69 @@ def runs_over(facts: LoopFacts, name: str) -> bool:
 
 
 def moves_bar(facts: LoopFacts, node: cst.CSTNode) -> bool:
-    """Whether a statement calls a method of a bar."""
+    """Whether a statement calls a method of a bar, known by what makes it or by a name that only bars have."""
     calls = (part.func for part in walk(node) if isinstance(part, cst.Call))
-    owners = [func.value for func in calls if isinstance(func, cst.Attribute)]
-    below_with = [value for owner in owners if dotted(owner) for value in _made(facts.scope, dotted(owner))]
-    makers = [full for owner in owners for full in facts.names.made_by(owner)]
-    makers += [facts.names.qualified(value.func) for value in below_with if isinstance(value, cst.Call)]
-    return any(full.rpartition(".")[2] in _OF_TQDM for full in makers)
+    methods = [func for func in calls if isinstance(func, cst.Attribute)]
+    makers = (full for method in methods for full in _makers(facts, method.value))
+    return any(method.attr.value in SETS_BAR_TEXT for method in methods) or any(
+        full.rpartition(".")[2] in _OF_TQDM for full in makers
+    )
+
+
+def moved_by_hand(facts: LoopFacts, leaf: cst.CSTNode) -> str | None:
+    """The key of a bar of tqdm that a statement moves, where all else that the loop does with it is for people to read.
+
+    Such a bar moves where it does now: what waits is its text, or a line above it. One that is looked at, closed or
+    handed on in the loop has to do all in one order.
+    """
+    func = _method(leaf)
+    if func is None or func.attr.value != "update":
+        return None
+    bar, makers = _own_key(func.value), list(_makers(facts, func.value))
+    if bar is None or not makers or not all(map(_is_of_tqdm, makers)):
+        return None
+    own = frozenset({bar})
+    known = facts.aliases(own)
+    if not meets(known, touched(head(facts.loop), facts.names)) and all(
+        _shows_or_moves(facts, other, bar) for other in facts.leaves if facts.uses(other, known)
+    ):
+        return bar
+    return None
+
+
+def _shows_or_moves(facts: LoopFacts, leaf: cst.CSTNode, bar: str) -> bool:
+    """Whether a statement sets the text of a bar, writes above it or moves it, by what it knows without it."""
+    func = _method(leaf)
+    if func is None or func.attr.value not in SETS_BAR_TEXT | {"update", "write"} or _own_key(func.value) != bar:
+        return False
+    given = cst.ensure_type(cst.ensure_type(leaf, cst.Expr).value, cst.Call).args
+    return not any(meets(facts.touched(one), facts.aliases(frozenset({bar}))) for one in given)
+
+
+def _method(leaf: cst.CSTNode) -> cst.Attribute | None:
+    """`bar.update` of a statement that is nothing but its call."""
+    call = leaf.value if isinstance(leaf, cst.Expr) else None
+    return call.func if isinstance(call, cst.Call) and isinstance(call.func, cst.Attribute) else None
+
+
+def _is_of_tqdm(full: str) -> bool:
+    """Whether a full name is tqdm's own, or Accelerate's for it."""
+    return full.startswith(("tqdm.", "accelerate.")) and full.rpartition(".")[2] in _OF_TQDM
+
+
+def _own_key(owner: cst.BaseExpression) -> str | None:
+    """The key of a name or of an attribute of `self`; None for what is a part of something else."""
+    named = isinstance(owner, cst.Name) or (isinstance(owner, cst.Attribute) and dotted(owner).count(".") == 1)
+    found = root_key(owner) if named else None
+    return found if found is not None and found.rpartition(".")[2] == dotted(owner).rpartition(".")[2] else None
+
+
+def _makers(facts: LoopFacts, owner: cst.BaseExpression) -> Iterator[str]:
+    """The full names of what is called to make the value of a name or an attribute, also by `with … as bar`."""
+    yield from facts.names.made_by(owner)
+    for value in _made(facts.scope, dotted(owner)) if dotted(owner) else ():
+        if isinstance(value, cst.Call):
+            yield facts.names.qualified(value.func)
 
 
 def _made(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression]:
@@ -128,10 +189,22 @@ def _inner(iterated: cst.BaseExpression | None) -> cst.BaseExpression | None:
 
 
 def _has_length(facts: LoopFacts, iterated: cst.BaseExpression | None) -> bool:
-    """Whether what a bar runs over is a list or a range by the text of the file."""
+    """Whether what a bar runs over has as many batches as it says, by the text of the file: a list, a range, a loader
+    that draws the order of its samples. That of a data set without numbered samples may have fewer."""
     values = [iterated]
     if isinstance(iterated, cst.Name):
         own = iterated.value in own_names(facts.scope)  # a parameter may be anything
-        values = list(_made(facts.scope if own else facts.source.module, iterated.value))
-    ranges = (isinstance(one, cst.Call) and dotted(one.func) == "range" for one in values)
-    return bool(values) and (all(isinstance(one, _LISTS) for one in values) or all(ranges))
+        where = facts.scope if own else facts.source.module
+        values = list(_made(where, iterated.value))
+        if sum(iterated.value in rebound(node) for node in own_nodes(where)) > len(values):
+            return False  # it is made in another way, too: by a call that gives several things
+    counted = (isinstance(one, _LISTS) or (isinstance(one, cst.Call) and _counts(facts, one)) for one in values)
+    return bool(values) and all(counted)
+
+
+def _counts(facts: LoopFacts, call: cst.Call) -> bool:
+    """Whether a call makes a range, or a loader that shuffles: PyTorch lets no other data set be shuffled."""
+    if dotted(call.func) == "range":
+        return True
+    given = {one.keyword.value: facts.source.code(one.value) for one in call.args if one.keyword is not None}
+    return facts.names.qualified(call.func) in _LOADERS and given.get("shuffle") == "True"
