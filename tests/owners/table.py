@@ -42,6 +42,7 @@ def filled(page: str) -> str:
         "anew": twins(_read("h100_anew")["rows"], verdicts=True),
         "outside": twins(_read("h200_outside")["rows"], verdicts=True),
         "held-out": twins(_read("h200_held_out")["rows"], verdicts=True),
+        "others": twins(_read("h200_others")["rows"], verdicts=True),
         "untuned": twins(untuned["rows"]),
         "price": price({card: _read(f"price_{card.lower()}")["loops"] for card in ("H200", "H100")}),
         "known": known(planted["3.12"], planted["3.11"]),

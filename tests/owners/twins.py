@@ -1,7 +1,7 @@
 """Are owners, their lines and what they would give back right on a GPU? Planted loops against their hand-mended twins.
 
-    python tests/owners/twins.py record -o OUT [--untuned] [--fresh] [--outside] [--rounds 2]
-                                        [--only PLANT/SIZE,…] [--budget 500] [--gpus N]
+    python tests/owners/twins.py record -o OUT [--untuned] [--fresh] [--outside] [--others]
+                                        [--rounds 2] [--only PLANT/SIZE,…] [--budget 500] [--gpus N]
     python tests/owners/twins.py judge OUT…
 
 `record` needs a GPU. Per plant and size: the loop is recorded; then it and its twin are timed in turn, in fresh
@@ -12,7 +12,8 @@ what they say against the twins, whose gain counts as a share of the step: proce
 where its range does not meet that. What is said is one owner's number, and a range that is wider than `standing.WIDEST`
 is counted apart.
 `--untuned`: the loops of `gpu_untuned.py`, which nothing was fitted to; `--fresh`: those of `gpu_fresh.py`, which came
-after everything else; `--outside`: those of `gpu_outside.py`, by somebody who had built nothing of the tool.
+after everything else; `--outside` and `--others`: those of `gpu_outside.py` and `gpu_others.py`, by two who had built
+nothing of the tool.
 Without a GPU: `known.py`.
 """
 
@@ -97,11 +98,28 @@ OUTSIDE: dict[str, tuple[str, ...]] = {
     "rollout": ("wait", "launch", "copy", "host_line"),
     "healthy_denoise": ("gpu",),
 }
-PLANTED = {"gpu_plants.py": KINDS, "gpu_untuned.py": UNTUNED, "gpu_fresh.py": FRESH, "gpu_outside.py": OUTSIDE}
-ONE_SIZE = ("gpu_untuned.py", "gpu_outside.py")
+OTHERS: dict[str, tuple[str, ...]] = {
+    "hooked": ("wait", "copy", "host_line"),
+    "pairs": ("wait", "launch", "host_line", "backward"),
+    "tabular": ("dataloader", "host_line"),
+    "sinusoid": ("host_line", "copy"),
+    "replay": ("host_line", "wait", "copy"),
+    "grids": ("host_line", "wait", "copy"),
+    "packing": ("host_line", "copy"),
+    "maxnorm": ("launch", "host_line"),
+    "healthy_speech": ("gpu",),
+}
+PLANTED = {
+    "gpu_plants.py": KINDS,
+    "gpu_untuned.py": UNTUNED,
+    "gpu_fresh.py": FRESH,
+    "gpu_outside.py": OUTSIDE,
+    "gpu_others.py": OTHERS,
+}
+ONE_SIZE = ("gpu_untuned.py", "gpu_outside.py", "gpu_others.py")
 LEAST_PROCESSES = 8
 """Below, the spread between processes is not known well enough for an interval."""
-NO_TWIN = ("launches", "healthy", "healthy_conv", "healthy_gpt", "healthy_denoise")
+NO_TWIN = ("launches", "healthy", "healthy_conv", "healthy_gpt", "healthy_denoise", "healthy_speech")
 
 
 def main() -> int:
@@ -114,6 +132,7 @@ def main() -> int:
     recording.add_argument("--untuned", dest="scripts", action="append_const", const="gpu_untuned.py")
     recording.add_argument("--fresh", dest="scripts", action="append_const", const="gpu_fresh.py")
     recording.add_argument("--outside", dest="scripts", action="append_const", const="gpu_outside.py")
+    recording.add_argument("--others", dest="scripts", action="append_const", const="gpu_others.py")
     recording.add_argument("--budget", type=float, default=1e9, help="seconds after which no row is begun")
     recording.add_argument("--gpus", type=int, help="use so many of the GPUs, the first ones; all")
     recording.add_argument("--timings-only", action="store_true", help="record nothing: the recordings are elsewhere")
@@ -235,6 +254,7 @@ def judge(row: dict[str, Any], folder: Path) -> dict[str, Any]:
         "steps": analysis["steps"],
         "gpu_busy_share": analysis["gpu_busy_share"],
         "owners": [*owners[:10], *(owner for owner in right if owner not in owners[:10])],
+        "loops": analysis["loops"],
     }
     return {**judged, "standing": None if middle is None else standing.of_number(judged)}
 
