@@ -60,3 +60,30 @@ def test_a_number_of_the_loss_is_computed_later(name: str, tmp_path: Path) -> No
     patch = patch_of(tmp_path, text)
     assert [hunk.edit for hunk in patch.hunks] == ["defer-read"]
     assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+@pytest.mark.parametrize("asked", ["y is x", "x is data[3][0]", "data[3][0] is not x", "id(x) == 7"])
+def test_who_an_object_is_is_not_asked_of_its_copy(asked: str, checked: bool, tmp_path: Path) -> None:
+    text = script(f"""
+        data = [(x, y) for x, y in loader]
+        for step, (x, y) in enumerate(data):
+            STEP
+            print(f"{{step}} {{loss.item():.4f}} {{{asked}}}")  # fires
+    """)
+    patch = patch_of(tmp_path, text, checked=checked)
+    if patch.hunks:  # the answer is what waits
+        assert_same(tmp_path, text, patch)
+    else:
+        assert "is the very object, and a copy of it waits" in patch.declined[0].obstacle
+
+
+def test_whether_there_is_one_may_be_asked(tmp_path: Path) -> None:
+    text = script("""
+        for step, (x, y) in enumerate(loader):
+            STEP
+            print(f"{step} {loss.item():.4f} {x is None} {y is not None}")  # fires
+    """)
+    patch = patch_of(tmp_path, text)
+    assert patch.hunks
+    assert_same(tmp_path, text, patch)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import rebound, variables, walk
+from tracelens.patch.code.names import dotted, rebound, variables, walk
 from tracelens.patch.code.naming import name_for, unused_name
 from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.vocabulary import shares_memory
@@ -21,6 +21,7 @@ from tracelens.patch.loop import host
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, Suspected
+from tracelens.patch.loop.mentions import SAME
 
 _RATE = re.compile(r"""(\[["']lr["']\]|get_(last_)?lr\(\)\[0\])$""")
 _RATE_IS_TENSOR = re.compile(r"\blr[\"']?\s*[]=:)]+\s*torch\.")
@@ -75,6 +76,9 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     if wanted.stores and (changed or (itself and wanted.tensor is None and _is_added_to(node, text, facts))):
         obstacle = say("it keeps `{text}` itself, which the loop changes", text=text)
         raise Blocked(node, obstacle, say("keep a copy of it, or do this every N batches"))
+    if itself and _is_asked_for(node, facts) and not value_types.is_number(node, facts):
+        obstacle = say("it asks whether `{text}` is the very object, and a copy of it waits", text=text)
+        raise Blocked(node, obstacle, say("ask before the line, or do this every N batches"))
     if wanted.stores and itself and _may_count(node, facts):
         by_hand = say("keep a copy of it, or do this every N batches")
         doubt(facts, Suspected(node, say("it keeps `{text}`, which is taken for a number", text=text), by_hand))
@@ -98,6 +102,18 @@ def keep(known: dict[str, Capture], facts: LoopFacts, wanted: CaptureRequest) ->
     loud = host.is_loud(source, facts)
     chosen = name if stays else unused_name(name, facts.taken, known)
     known[chosen] = Capture(chosen, text, read, () if stays else (node,), source, loud, moment + loud)
+
+
+def _is_asked_for(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """`x is first`, `id(x)`; not `x is None`."""
+    parent = facts.source.parent(node)
+    around = facts.source.parent(parent) if isinstance(parent, (cst.Arg, cst.ComparisonTarget)) else parent
+    if isinstance(around, cst.Call):
+        return dotted(around.func) == "id"
+    if not isinstance(around, cst.Comparison) or not any(isinstance(one.operator, SAME) for one in around.comparisons):
+        return False
+    others = (one for one in (around.left, *(part.comparator for part in around.comparisons)) if one is not node)
+    return not all(isinstance(one, cst.Name) and one.value in ("None", "True", "False") for one in others)
 
 
 def _is_live(node: cst.BaseExpression, facts: LoopFacts) -> bool:

@@ -125,7 +125,7 @@ def filled(leaf: cst.CSTNode) -> frozenset[str]:
 
 
 _ASK = words("hasattr isinstance callable issubclass")
-_SAME = (cst.Is, cst.IsNot)
+SAME = (cst.Is, cst.IsNot)
 
 
 def asked_only(condition: cst.CSTNode) -> frozenset[str]:
@@ -139,7 +139,7 @@ def _objects(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
     asked: list[cst.BaseExpression] = []
     if isinstance(node, cst.Call) and dotted(node.func) in _ASK and node.args:
         asked = [node.args[0].value]
-    elif isinstance(node, cst.Comparison) and all(isinstance(one.operator, _SAME) for one in node.comparisons):
+    elif isinstance(node, cst.Comparison) and all(isinstance(one.operator, SAME) for one in node.comparisons):
         asked = [node.left, *(one.comparator for one in node.comparisons)]
     for one in asked:
         yield from (variable for variable in variables(one) if variable is one)
