@@ -89,6 +89,18 @@ class FileHolders:
             waiting += steps
         return frozenset(seen)
 
+    def is_made_with(self, place: Place, method: str) -> bool:
+        """Whether a variable gets, somewhere, an object of a class of the files that has such a method."""
+        return any(
+            method in self.text.scope(made).own
+            for code in self._codes
+            for node in nodes_of(code)  # type: ignore[arg-type]
+            if isinstance(node, ast.Assign)
+            for aim, value in (pair for one in node.targets for pair in _pairs(one, node.value))
+            if isinstance(value, ast.Call) and self.text.place(aim, code) == place
+            for made in filter(None, [self.text.classes.get(last_name(value.func))])
+        )
+
     @property
     def known(self) -> Iterator[Place]:
         """The variables that hold something."""

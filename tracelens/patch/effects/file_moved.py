@@ -110,11 +110,45 @@ class FileMoved:
         return frozenset(one for one in found if one is not None and one.name not in self.holders.fresh)
 
     @cached_property
+    def values(self) -> frozenset[Place]:
+        """The variables whose values the statements' own text uses when they run; those whose methods it calls change
+        with them."""
+        within: set[ast.AST] = set()
+        for node in self.nodes:
+            if isinstance(node, (ast.Attribute, ast.Subscript)):
+                within.add(node.value)
+            elif isinstance(node, ast.Call):
+                within.add(node.func)
+        used = (node for node in self.nodes if isinstance(getattr(node, "ctx", None), ast.Load) and node not in within)
+        found = (self.text.place(node, self.code) for node in used)
+        return frozenset(
+            one for one in found if one is not None and (one.attribute or one.name not in (*SELF, *self.varying))
+        )
+
+    @cached_property
     def rebound(self) -> frozenset[Place]:
-        """The variables of others to which the statements give new values."""
-        names = (node for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-        found = (self.text.place(node, self.code) for node in names)
-        return frozenset(one for one in found if one is not None)
+        """The variables of others to which the statements, or functions behind them, give new values; those of another
+        file by the name of its module: `stats.total += loss.item()`."""
+        pieces = [(node, self.code) for node in self.nodes]
+        pieces += [(node, one) for one in self.behind for node in nodes_of(one)]
+        stores = (pair for pair in pieces if isinstance(getattr(pair[0], "ctx", None), ast.Store))
+        found = ((self.text.place(node, code), node, code) for node, code in stores)
+        return frozenset(
+            one
+            for one, node, code in found
+            if one is not None
+            and not one.attribute
+            and (isinstance(node, ast.Name) or (isinstance(one.owner, ast.Module) and isinstance(node, ast.Attribute)))
+            and (code is self.code or isinstance(one.owner, ast.Module))
+        )
+
+    @cached_property
+    def of_classes(self) -> frozenset[str]:
+        """Attributes that all objects of a class share, of those whose objects the statements change."""
+        found = [one for node in self.nodes for one in self.changed_by(node, self.code)]
+        found += [one for each in self.behind for node in nodes_of(each) for one in self.changed_by(node, each)]
+        by_class = {one.attribute for one in found if one.name == "cls" or one.name in self.text.classes}
+        return frozenset(by_class | ({one.attribute for one in found} & self.text.shared)) - {""}
 
     @cached_property
     def own_changed(self) -> frozenset[str]:

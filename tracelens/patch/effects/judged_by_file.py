@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
+from tracelens.patch.effects.at_once import READS, ends_process, says_how_shown
 from tracelens.patch.effects.file_calls import is_around
 from tracelens.patch.effects.file_constants import told_by_identity
 from tracelens.patch.effects.file_holders import FileHolders
@@ -39,6 +40,10 @@ _FILE_READERS = words(
 _WEIGHTS = words("weight bias grad data param_groups")
 
 
+def _looks_at_files(call: ast.Call) -> bool:
+    return last_name(call.func) in _FILE_READERS or owner_of(call.func) == "shutil"
+
+
 class FileJudge:
     """One question. `kept`: what is evaluated where the statements stand."""
 
@@ -62,11 +67,8 @@ class FileJudge:
     def reasons(self) -> Iterator[Reason]:
         """All obstacles that the text of the file shows."""
         for statement in self.statements:
-            divides = any(isinstance(part, (ast.Div, ast.FloorDiv, ast.Mod)) for part in ast.walk(statement))
-            caught = (isinstance(one, ast.Try) and one.handlers for one in path_to(self.loop, statement)[1:-1])
-            if divides and any(caught):
-                text = say("an error in it is caught where it stands, and would not be later")
-                yield self._reason("block", text, statement)
+            yield from self._of_blocks(statement)
+            yield from self._of_own_reads(statement)
         for node in (part for statement in self.statements for part in ast.walk(statement)):
             if isinstance(node, _LEAVES):
                 yield self._reason("leaves", say("it leaves the loop, or hands control to somebody else"), node)
@@ -74,8 +76,28 @@ class FileJudge:
         yield from self._of_weights()
         for atom in self._staying:
             yield from self._of_piece(atom)
-        beside = [one for one in self.calls.beside if not self._leads_to_loop(one)]
-        yield from self._of_functions(say("what runs beside the loop"), self.loop, self.calls.with_behind(beside))
+        beside = self.calls.with_behind(one for one in self.calls.beside if not self._leads_to_loop(one))
+        yield from self._of_functions(say("what runs beside the loop"), self.loop, beside)
+        yield from self._of_changes(say("what runs beside the loop"), self.loop, beside)
+
+    def _of_blocks(self, statement: ast.AST) -> Iterator[Reason]:
+        """Blocks around a statement that are over when it runs."""
+        around = path_to(self.loop, statement)[1:-1]
+        divides = any(isinstance(part, (ast.Div, ast.FloorDiv, ast.Mod)) for part in ast.walk(statement))
+        if divides and any(isinstance(one, ast.Try) and one.handlers for one in around):
+            text = say("an error in it is caught where it stands, and would not be later")
+            yield self._reason("block", text, statement)
+        if any(map(says_how_shown, around)):
+            yield self._reason("block", say("the `with` block around it is over when it runs"), statement)
+
+    def _of_own_reads(self, statement: ast.AST) -> Iterator[Reason]:
+        """Reads that are a method of the project, whatever that does: no tensor can be kept in place of its object."""
+        for call in (one for one in calls_in([statement]) if isinstance(one.func, ast.Attribute)):
+            assert isinstance(call.func, ast.Attribute)
+            place = self.text.place(call.func.value, self.code) if call.func.attr in READS else None
+            if place is not None and self.holders.is_made_with(place, call.func.attr):
+                text = say("{who} is a method of the project", who=f"`{shown_text(call)}`")
+                yield self._reason("object", text, statement)
 
     def _of_piece(self, atom: ast.AST) -> Iterator[Reason]:
         """What a piece that stays does, and the functions behind it."""
@@ -89,20 +111,28 @@ class FileJudge:
         if any(last_name(one.func) in _LOOKS_NAMES_UP and isinstance(one.func, ast.Name) for one in calls_in([atom])):
             yield self._reason("moment", say("the loop looks names up by their text"), atom)
         called = calls_in([atom, *functions])
-        if self.moved.writes_files and any(last_name(one.func) in _FILE_READERS for one in called):
+        if any(map(ends_process, called)):
+            text = say("{who} may end the process at once, with what waits", who=f"`{shown_text(atom)}`")
+            yield self._reason("moment", text, atom)
+        if self.moved.writes_files and any(map(_looks_at_files, called)):
             yield self._reason("output", say("{who} looks at files", who=f"`{shown_text(atom)}`"), atom, FILES)
         if self.moved.trackers & {ast.unparse(one.func) for one in called}:
             text = say("{who} tells the tracker more", who=f"`{shown_text(atom)}`")
             yield self._reason("object", text, atom)
         yield from self._seen_by(atom, functions)
         yield from self._of_functions(f"`{shown_text(atom)}`", atom, (*functions, *unseen))
-        stored = self._stored([atom], functions) if self.moved.behind else frozenset()
+        yield from self._of_changes(f"`{shown_text(atom)}`", atom, functions)
+
+    def _of_changes(self, who: str, atom: ast.AST, functions: tuple[FunctionNode, ...]) -> Iterator[Reason]:
+        """What a piece, or functions that run with it, change of what the statements look at when they run."""
+        own = () if atom is self.loop else (atom,)
+        stored = self._stored(own, functions) if self.moved.behind else frozenset()
         found = {one.shown for one in stored if any(map(one.meets, self.moved.looked_at))}
-        by_others = self._changed_behind(functions) if self.moved.put_in else frozenset()
-        found |= {one.shown for one in by_others if any(map(one.meets, self.moved.put_in))}
+        used = self.moved.put_in | self.moved.values
+        changed = self._changed_behind(functions) if used else frozenset()
+        found |= {one.shown for one in changed if any(map(one.meets, used))}
         for place in sorted(found):
-            text = say("{who} changes {name}", who=f"`{shown_text(atom)}`", name=f"`{place}`")
-            yield self._reason("object", text, atom)
+            yield self._reason("object", say("{who} changes {name}", who=who, name=f"`{place}`"), atom)
 
     def _of_functions(self, who: str, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
         """What functions do that run where a piece stays."""
@@ -163,12 +193,14 @@ class FileJudge:
         )
 
     def _by_other_names(self, piece: ast.AST) -> Iterator[str]:
-        """Attributes of the loop's own object that a piece looks at under another name of it: `trainer.total`."""
-        for node in ast.walk(piece) if self.moved.own_changed else ():
-            if not isinstance(node, ast.Attribute) or node.attr not in self.moved.own_changed:
-                continue
-            if not (isinstance(node.value, ast.Name) and node.value.id in SELF):
-                yield node.attr
+        """Attributes that a piece looks at under another name: of the loop's own object, `trainer.total`, or of a class
+        whose objects share them."""
+        own, of_classes = self.moved.own_changed, self.moved.of_classes
+        for node in ast.walk(piece) if own or of_classes else ():
+            if isinstance(node, ast.Attribute) and node.attr in own | of_classes:
+                by_itself = isinstance(node.value, ast.Name) and node.value.id in SELF
+                if not by_itself or node.attr in of_classes:
+                    yield node.attr
 
     # --------------------------------------------------------------------------------------------------- what stays
 
