@@ -106,6 +106,35 @@ def train():
             print(len(b.values))
 train()
 """,
+    "a number of the class": """
+class Log:
+    count = 0
+    def show(self):
+        print(self.count)
+def train():
+    a, b = Log(), Log()
+    for step, (x, y) in enumerate(loader):
+        STEP
+        Log.count += loss.item()  # fires
+        if step % 9 == 8:
+            b.show()
+train()
+""",
+    "a function that counts in its module": """
+total = 0.0
+def add(value):
+    global total
+    total += value
+def peek():
+    print("%.6f" % total)
+def train():
+    for step, (x, y) in enumerate(loader):
+        STEP
+        add(loss.item())  # fires
+        if step % 9 == 8:
+            peek()
+train()
+""",
     "a project's own item": """
 class Sum:
     def __init__(self):
@@ -176,6 +205,18 @@ MODULES = {
     "by a function of the module": "import stats\n\ndef peek():\n    stats.show()\n",
 }
 STATS = "total = 0.0\n\n\ndef show():\n    print('%.6f' % total)\n"
+IN_THE_LOOP = """
+import stats
+import stats as s
+def train():
+    for step, (x, y) in enumerate(loader):
+        STEP
+        stats.total += loss.item()  # fires
+        if step % 9 == 8:
+            print("%.6f" % s.total)
+stats.total = 0.0
+train()
+"""
 BY_MODULE = """
 import stats
 from peek import peek
@@ -297,6 +338,17 @@ def test_a_variable_of_a_module_is_the_same_under_each_name_of_it(name: str, tmp
     patch = patch_of(tmp_path, text)
     assert patch.empty, patch.diff
     assert patch.declined
+
+
+def test_so_it_is_within_one_function(tmp_path: Path) -> None:
+    """What shows it waits with it."""
+    text = script(IN_THE_LOOP)
+    for folder in (tmp_path, tmp_path / "before", tmp_path / "after"):
+        folder.mkdir(exist_ok=True)
+        (folder / "stats.py").write_text(STATS)
+    patch = patch_of(tmp_path, text)
+    if not patch.empty:
+        assert_same(tmp_path, text, patch)
 
 
 @pytest.mark.parametrize("name", STILL_WAITS)

@@ -129,18 +129,18 @@ class FileMoved:
     def rebound(self) -> frozenset[Place]:
         """The variables of others to which the statements, or functions behind them, give new values; those of another
         file by the name of its module: `stats.total += loss.item()`."""
-        pieces = [(node, self.code) for node in self.nodes]
-        pieces += [(node, one) for one in self.behind for node in nodes_of(one)]
-        stores = (pair for pair in pieces if isinstance(getattr(pair[0], "ctx", None), ast.Store))
-        found = ((self.text.place(node, code), node, code) for node, code in stores)
-        return frozenset(
-            one
-            for one, node, code in found
-            if one is not None
-            and not one.attribute
-            and (isinstance(node, ast.Name) or (isinstance(one.owner, ast.Module) and isinstance(node, ast.Attribute)))
-            and (code is self.code or isinstance(one.owner, ast.Module))
-        )
+        own = (self._rebound_by(node, self.code) for node in self.nodes)
+        others = (self._rebound_by(node, one) for one in self.behind for node in nodes_of(one))
+        behind = (one for one in others if one is not None and isinstance(one.owner, ast.Module))
+        return frozenset((*(one for one in own if one is not None), *behind))
+
+    def _rebound_by(self, node: ast.AST, code: ast.AST) -> Place | None:
+        """The variable to which a node gives a new value; that of a module may be an attribute of its name."""
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not isinstance(node.ctx, ast.Store):
+            return None
+        found = self.text.place(node, code)
+        of_module = found is not None and isinstance(found.owner, ast.Module) and not found.attribute
+        return found if isinstance(node, ast.Name) or of_module else None
 
     @cached_property
     def of_classes(self) -> frozenset[str]:

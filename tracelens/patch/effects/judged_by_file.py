@@ -239,7 +239,8 @@ class FileJudge:
         found = [place for place, at in mentions if at not in unseen or place in self.moved.rebound]
         found += [place for one in functions for place in self.moved.outer(one)]
         by_other_names = [name for one in (atom, *functions) for name in self._by_other_names(one)]
-        for met in (*map(self._met, dict.fromkeys(found)), *by_other_names):
+        of_modules = [one.shown for one in found if one in self.moved.rebound and one.owner is not self.code]
+        for met in (*map(self._met, dict.fromkeys(found)), *of_modules, *by_other_names):
             if met:
                 text = say("{who} looks at {name}", who=f"`{shown_text(atom)}`", name=f"`{met}`")
                 yield self._reason("object", text, atom)

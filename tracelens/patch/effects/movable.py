@@ -331,11 +331,11 @@ class _Judge:
 
         A bar is drawn over a moment later, but not where a line was written below it: there it stays as it was.
         """
+        written = WrittenFiles(self.memory, self.moved)
         for moved, other, about in ((OUTPUT, OUTPUT, LINES), (BAR, OUTPUT, LINES), (DISK_WRITE, DISK_READ, FILES)):
             own = [one for one in self.moved if one.effect.kind == moved or (moved == DISK_WRITE and maps(one))]
             if not own:
                 continue
-            written = WrittenFiles(self.memory, self.moved)
             certain = moved != BAR and any(not one.perhaps and not maps(one) for one in own)
             for deed in self.staying:
                 if deed.effect.kind == other:

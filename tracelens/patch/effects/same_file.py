@@ -55,5 +55,10 @@ class WrittenFiles:
 
 def _texts(tree: ast.Module) -> dict[str, str]:
     """The variables of a file that get a text, each with its last one."""
-    bound = (one for one in ast.walk(tree) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))
-    return {aim.id: str(one.value.value) for one in bound for aim in one.targets if isinstance(aim, ast.Name)}  # type: ignore[attr-defined]
+    return {
+        aim.id: one.value.value
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
+        for aim in one.targets
+        if isinstance(aim, ast.Name)
+    }
