@@ -217,6 +217,18 @@ def train():
 stats.total = 0.0
 train()
 """
+ENDS_AT_ONCE = """
+import os
+def check(step):
+    if step == 99:
+        os._exit(3)
+def train():
+    for step, (x, y) in enumerate(loader):
+        STEP
+        print(step, loss.item())  # fires
+        check(step)
+train()
+"""
 BY_MODULE = """
 import stats
 from peek import peek
@@ -290,6 +302,20 @@ def train():
     print(a.kept)
 train()
 """,
+    "an end with which the sum is gone anyway": """
+import os
+def check(step):
+    if step == 99:
+        os._exit(3)
+def train():
+    total = 0.0
+    for step, (x, y) in enumerate(loader):
+        STEP
+        total += loss.item()  # fires
+        check(step)
+    print(total)
+train()
+""",
     "another class of the file has an item": """
 class Sum:
     def item(self):
@@ -338,6 +364,12 @@ def test_a_variable_of_a_module_is_the_same_under_each_name_of_it(name: str, tmp
     patch = patch_of(tmp_path, text)
     assert patch.empty, patch.diff
     assert patch.declined
+
+
+def test_lines_do_not_wait_beside_what_ends_the_process_at_once(tmp_path: Path) -> None:
+    patch = patch_of(tmp_path, script(ENDS_AT_ONCE))
+    assert patch.empty, patch.diff
+    assert "may end the process at once" in patch.declined[0].obstacle
 
 
 def test_so_it_is_within_one_function(tmp_path: Path) -> None:

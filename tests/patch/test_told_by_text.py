@@ -123,6 +123,12 @@ STILL_CHECKED = {
     "a copy of another file": (SAME_FILE.replace("OPENED", '"log.txt"'), SNAPSHOT.replace("COPIED", '"model.txt"')),
     "a logger that is told something else": (TOGGLED, TOGGLE.replace("TOGGLE", 'logging.getLogger("t").step = step')),
     "an own item that nobody asks for": (OWN_ITEM.replace("READ", "loss"), ""),
+    "an end with which the value is gone anyway": (
+        ENDS.replace('print("%d %.5f" % (step, loss.item()))', "total += loss.item()")
+        .replace("for step", "total = 0.0\nfor step")
+        .replace("CHECK", "if step == 14:\n        os._exit(3)"),
+        "",
+    ),
     "an end where an error came": (
         ENDS.replace("CHECK", "try:\n        float(step)\n    except ValueError:\n        os._exit(3)"),
         "",

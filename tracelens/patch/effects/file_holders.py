@@ -22,7 +22,7 @@ from tracelens.patch.effects.words import words
 RESULT = "<result>"
 COMPUTING = words("max min sorted zip enumerate map filter list tuple dict set reversed all any print")
 """Built-in functions that change nothing of what they are given."""
-_SHOWING = words(
+SHOWING = words(
     "add_scalar add_scalars add_image add_images add_figure add_text add_histogram add_graph add_audio log write info"
     " debug warning error set_postfix set_postfix_str set_description set_description_str log_metrics"
 )
@@ -135,7 +135,7 @@ class FileHolders:
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Attribute)
-                    and last_name(node.func) not in PLAIN | _SHOWING
+                    and last_name(node.func) not in PLAIN | SHOWING
                 ):
                     target = self.text.place(node.func.value, code)
                     handed = {one for part in _arguments(node) for one in self.held(part, code)}

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from tracelens.patch.effects.file_calls import PLAIN, defaulted
 from tracelens.patch.effects.file_fresh import filled
-from tracelens.patch.effects.file_holders import COMPUTING, RESULT, FileHolders, may_change
+from tracelens.patch.effects.file_holders import COMPUTING, RESULT, SHOWING, FileHolders, may_change
 from tracelens.patch.effects.file_lines import SETS_BAR_TEXT, calls_in, owner_of, prints
 from tracelens.patch.effects.file_text import SELF, Place
 from tracelens.patch.effects.places import Loop, Span, last_name, nodes_in
@@ -44,6 +44,12 @@ class FileMoved:
         ) - frozenset(
             f"{owner}.{name}" for owner in ("np", "numpy", "math", "torch") for name in words("log log2 log10")
         )
+
+    @property
+    def is_seen_outside(self) -> bool:
+        """Whether the statements leave something that lasts longer than the process: lines, files, what is logged."""
+        shown = any(last_name(one.func) in SHOWING for one in [*self.calls_made, *calls_in(self.behind)])
+        return shown or self.prints or self.writes_files or bool(self.trackers)
 
     @cached_property
     def writes_files(self) -> bool:

@@ -111,7 +111,7 @@ class FileJudge:
         if any(last_name(one.func) in _LOOKS_NAMES_UP and isinstance(one.func, ast.Name) for one in calls_in([atom])):
             yield self._reason("moment", say("the loop looks names up by their text"), atom)
         called = calls_in([atom, *functions])
-        if any(map(ends_process, called)):
+        if self.moved.is_seen_outside and any(map(ends_process, called)):
             text = say("{who} may end the process at once, with what waits", who=f"`{shown_text(atom)}`")
             yield self._reason("moment", text, atom)
         if self.moved.writes_files and any(map(_looks_at_files, called)):

@@ -48,6 +48,7 @@ from tracelens.patch.effects.objects import (
     READS,
     SETS,
     SUSPENDS,
+    TRACKED,
     UNKNOWN,
     WRITES,
     Activation,
@@ -258,7 +259,7 @@ class _Judge:
                 yield self._reason("moment", FILES, text, deed, known=False)
             if deed.effect.kind == NAMES:
                 yield self._reason("moment", CODE, say("the loop looks names up by their text"), deed)
-            elif deed.effect.kind == RAISES and ends_process(deed.node) and not is_of_an_error(deed):
+            elif self._is_seen_outside and ends_process(deed.node) and not is_of_an_error(deed):
                 text = say("{who} may end the process at once, with what waits", who=self._who(deed))
                 yield self._reason("moment", CODE, text, deed)
             elif looks_into_function(deed.node):
@@ -267,6 +268,11 @@ class _Judge:
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:
                 text = say("the loop hands control to its caller, who may look at anything")
                 yield self._reason("moment", CODE, text, deed)
+
+    @cached_property
+    def _is_seen_outside(self) -> bool:
+        """Whether the statements leave something that lasts longer than the process."""
+        return any(one.effect.kind in (OUTPUT, DISK_WRITE, TRACKED) for one in self.moved)
 
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
