@@ -217,6 +217,17 @@ def train():
 stats.total = 0.0
 train()
 """
+TOGGLED = """
+import logging
+from toggle import toggle
+logger = logging.getLogger("t")
+def train():
+    for step, (x, y) in enumerate(loader):
+        STEP
+        logger.info("%d %.5f", step, loss.item())  # fires
+        toggle(step)
+train()
+"""
 ENDS_AT_ONCE = """
 import os
 def check(step):
@@ -370,6 +381,15 @@ def test_lines_do_not_wait_beside_what_ends_the_process_at_once(tmp_path: Path) 
     patch = patch_of(tmp_path, script(ENDS_AT_ONCE))
     assert patch.empty, patch.diff
     assert "may end the process at once" in patch.declined[0].obstacle
+
+
+def test_a_logger_that_another_file_switches_off_drops_lines_that_come_later(tmp_path: Path) -> None:
+    (tmp_path / "toggle.py").write_text(
+        "import logging\n\ndef toggle(step):\n    logging.getLogger('t').disabled = step % 12 >= 6\n"
+    )
+    patch = patch_of(tmp_path, script(TOGGLED))
+    assert patch.empty, patch.diff
+    assert patch.declined
 
 
 def test_so_it_is_within_one_function(tmp_path: Path) -> None:

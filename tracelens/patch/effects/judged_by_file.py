@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
-from tracelens.patch.effects.at_once import READS, ends_process, says_how_shown
+from tracelens.patch.effects.at_once import READS, ends_process, says_how_shown, switches_logger
 from tracelens.patch.effects.file_calls import is_around
 from tracelens.patch.effects.file_constants import told_by_identity
 from tracelens.patch.effects.file_holders import FileHolders
@@ -114,6 +114,10 @@ class FileJudge:
         if self.moved.is_seen_outside and any(map(ends_process, called)):
             text = say("{who} may end the process at once, with what waits", who=f"`{shown_text(atom)}`")
             yield self._reason("moment", text, atom)
+        stores = (part for one in (atom, *functions) for part in ast.walk(one) if switches_logger(part))
+        if self.moved.prints and any("log" in ast.unparse(one).lower() for one in stores):
+            text = say("{who} changes {name}", who=f"`{shown_text(atom)}`", name=say("the {kind}", kind="logger"))
+            yield self._reason("object", text, atom)
         if self.moved.writes_files and any(map(_looks_at_files, called)):
             yield self._reason("output", say("{who} looks at files", who=f"`{shown_text(atom)}`"), atom, FILES)
         if self.moved.trackers & {ast.unparse(one.func) for one in called}:
