@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 
 from tracelens.patch.effects.file_effects import FileEffects
-from tracelens.patch.effects.movable import Answer, Question
 from tracelens.patch.effects.places import Span, span_of
 from tracelens.patch.effects.project import Project
+from tracelens.patch.effects.question import Answer, Question
 
 ROOT = Path("/project")
 LATER = "# later"

@@ -69,9 +69,9 @@ def answers(path: Path) -> Any:
     """What one process says of the project, and what it did to get there."""
     from tracelens.patch.effects.file_effects import FileEffects
     from tracelens.patch.effects.memory import all_limits
-    from tracelens.patch.effects.movable import Question
     from tracelens.patch.effects.places import Span
     from tracelens.patch.effects.project import Project
+    from tracelens.patch.effects.question import Question
 
     text = path.read_text()
     at = 1 + next(number for number, line in enumerate(text.splitlines()) if "total += " in line)

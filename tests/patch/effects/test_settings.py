@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.moves import SURROUNDINGS, Case, asked, one_file, two_files
-from tracelens.patch.effects.movable import Answer
+from tracelens.patch.effects.question import Answer
 
 CODE = """
 import argparse

@@ -16,8 +16,8 @@ import libcst as cst
 from tracelens.messages import joined, say
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.effects.movable import Answer, Question
 from tracelens.patch.effects.places import Span
+from tracelens.patch.effects.question import Answer, Question
 from tracelens.patch.effects.reasons import Reason
 from tracelens.patch.loop.loops import Blocked
 

@@ -209,6 +209,13 @@ def is_occasional(deed: Deed) -> bool:
     return deed.elsewhere or not all(map(comes_again, conditions))
 
 
+def is_of_an_error(deed: Deed) -> bool:
+    """Whether it is done where an error or a signal came, or at a time of its own: what is lost then is told apart."""
+    if isinstance(deed.unit, Callbacks) or deed.elsewhere:
+        return True
+    return any(isinstance(one, ast.ExceptHandler) for one in path_to(code_of(deed.unit), deed.node))
+
+
 def comes_again(condition: ast.AST) -> bool:
     """Whether a condition counts: `if step % 50 == 0`."""
     test = getattr(condition, "test", None)

@@ -23,7 +23,7 @@ from tracelens.patch.effects.file_text import FileText, stored_in_libraries
 from tracelens.patch.effects.judged_by_file import FileJudge
 from tracelens.patch.effects.kept import evaluated_in_place
 from tracelens.patch.effects.memory import Limits, TooLarge, all_limits
-from tracelens.patch.effects.movable import Answer, Question, judge
+from tracelens.patch.effects.movable import judge
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import READS, UNKNOWN, WRITES, Callbacks, Effect, Module, Name
 from tracelens.patch.effects.ordinary import hides, unusual
@@ -37,6 +37,7 @@ from tracelens.patch.effects.places import (
     nodes_in,
 )
 from tracelens.patch.effects.project import Project, ProjectFile
+from tracelens.patch.effects.question import Answer, Question
 from tracelens.patch.effects.reached import Reached, filled_in_place
 from tracelens.patch.effects.reasons import Reason, not_known
 from tracelens.patch.effects.scopes import Function as FunctionNode

@@ -24,7 +24,7 @@ from tracelens.patch.effects.words import words
 RESULT = "<result>"
 COMPUTING = words("max min sorted zip enumerate map filter list tuple dict set reversed all any print")
 """Built-in functions that change nothing of what they are given."""
-_SHOWING = words(
+SHOWING = words(
     "add_scalar add_scalars add_image add_images add_figure add_text add_histogram add_graph add_audio log write info"
     " debug warning error set_postfix set_postfix_str set_description set_description_str log_metrics"
 )
@@ -109,6 +109,18 @@ class FileHolders:
             self._named[code] = {one: self.reach([one]) for one in own}
         return self._named[code]
 
+    def is_made_with(self, place: Place, method: str) -> bool:
+        """Whether a variable gets, somewhere, an object of a class of the files that has such a method."""
+        return any(
+            method in self.text.scope(made).own
+            for code in self._codes
+            for node in nodes_of(code)  # type: ignore[arg-type]
+            if isinstance(node, ast.Assign)
+            for aim, value in (pair for one in node.targets for pair in _pairs(one, node.value))
+            if isinstance(value, ast.Call) and self.text.place(aim, code) == place
+            for made in filter(None, [self.text.classes.get(last_name(value.func))])
+        )
+
     @property
     def known(self) -> Iterator[Place]:
         """The variables that hold something."""
@@ -143,7 +155,7 @@ class FileHolders:
                 if (
                     isinstance(node, ast.Call)
                     and isinstance(node.func, ast.Attribute)
-                    and last_name(node.func) not in PLAIN | _SHOWING
+                    and last_name(node.func) not in PLAIN | SHOWING
                 ):
                     target = self.text.place(node.func.value, code)
                     handed = {one for part in self._methods.kept(node, code) for one in self.held(part, code)}

@@ -9,9 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
-from tracelens.patch.effects.scopes import FUNCTIONS, Code, Scope, imported, scope_of
+from tracelens.patch.effects.places import last_name
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, Scope, imported, scope_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -19,6 +20,10 @@ SELF = ("self", "cls")
 SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAGS options settings")
 """Names whose attributes are numbers and texts: who is made of them shares nothing with others, and a helper that
 receives them seldom changes them."""
+
+
+_DISPLAYS = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)
+_MAKES_CONTAINER = words("list dict set defaultdict deque Counter OrderedDict")
 
 
 class Place(NamedTuple):
@@ -93,6 +98,23 @@ class FileText:
     def classes(self) -> dict[str, ast.ClassDef]:
         found = [node for node in self.around if isinstance(node, ast.ClassDef)]
         return {node.name: node for node in reversed(found)}
+
+    @cached_property
+    def shared(self) -> frozenset[str]:
+        """The attributes that stand for one object of a class, which its own objects do not replace: `values = []`."""
+        out: set[str] = set()
+        for made in (one for one in self.around if isinstance(one, ast.ClassDef)):
+            bound = [one for one in made.body if isinstance(one, (ast.Assign, ast.AnnAssign))]
+            held = [one for one in bound if one.value is not None and self._holds_more(one.value)]
+            aims = (aim for one in held for aim in (one.targets if isinstance(one, ast.Assign) else [one.target]))
+            own = {one.attr for one in ast.walk(made) if _is_own_store(one)}
+            out |= {aim.id for aim in aims if isinstance(aim, ast.Name)} - own
+        return frozenset(out)
+
+    def _holds_more(self, value: ast.expr) -> bool:
+        """Whether a value is a list, a dict or an object of the files, and not only described, as that of a field."""
+        name = last_name(value.func) if isinstance(value, ast.Call) else ""
+        return isinstance(value, _DISPLAYS) or name in _MAKES_CONTAINER or name in self.classes
 
     @cached_property
     def libraries(self) -> frozenset[str]:
@@ -267,6 +289,13 @@ def _beside(node: ast.AST) -> Iterator[ast.AST]:
         yield from (*node.args, *(one.value for one in node.keywords))
     elif isinstance(node, ast.Subscript):
         yield node.slice
+
+
+def _is_own_store(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    """Whether a node gives the object of a method another attribute: `self.values = []`."""
+    if not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)):
+        return False
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def stored_in_libraries(tree: ast.Module) -> Iterator[str]:

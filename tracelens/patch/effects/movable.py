@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 from tracelens.messages import say
-from tracelens.patch.effects import names, tensor_work
+from tracelens.patch.effects import at_once, names, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import COUNT, FLUSHED
-from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_of_an_error, is_written_down
 from tracelens.patch.effects.dispatch import STATE, TEXT
 from tracelens.patch.effects.file_lines import shown_text
 from tracelens.patch.effects.identity import Identities
@@ -40,17 +39,20 @@ from tracelens.patch.effects.objects import (
     READS,
     SETS,
     SUSPENDS,
+    TRACKED,
     UNKNOWN,
     WRITES,
     Activation,
     Callbacks,
     Effect,
+    Instance,
     Module,
     Name,
     Unknown,
     is_thing,
 )
 from tracelens.patch.effects.places import Loop, Span, loop_at, nodes_in, path_to, span_of
+from tracelens.patch.effects.question import Answer, Question, Tier
 from tracelens.patch.effects.raising import may_raise
 from tracelens.patch.effects.reasons import (
     CLOCKS,
@@ -58,6 +60,7 @@ from tracelens.patch.effects.reasons import (
     FILES,
     LINES,
     About,
+    Certainty,
     Distance,
     Reason,
     ReasonKind,
@@ -65,39 +68,11 @@ from tracelens.patch.effects.reasons import (
     certainty,
     not_known,
 )
+from tracelens.patch.effects.same_file import WrittenFiles
 from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, is_of_its_own, maps
 from tracelens.patch.effects.touched import Touched
 
-Tier = Literal["safe", "checked", "refused"]
 _LEAVES = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
-
-
-@dataclass(frozen=True)
-class Question:
-    """`later`: statements of the loop in `path` that starts at `line`.
-
-    `kept`: what in them is evaluated where it stands; None for all that has nothing to do with what they change.
-    `drained`: statements, of any file, before which all that waits has run.
-    """
-
-    path: Path
-    line: int
-    later: tuple[Span, ...]
-    kept: tuple[Span, ...] | None = None
-    drained: tuple[tuple[Path, Span], ...] = ()
-    column: int | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """`safe`: proved; `checked`: not proved, but no obstacle is known; `refused`: there is one.
-
-    `seen_after_exceptions`: what of the statements somebody may look at when an exception ended the loop.
-    """
-
-    tier: Tier
-    reasons: tuple[Reason, ...]
-    seen_after_exceptions: Seen | None = None
 
 
 def judge(analysis: Analysis, question: Question, started: Path) -> Answer:
@@ -171,6 +146,7 @@ class _Judge:
         yield from self._of_errors()
         yield from self._of_the_moment()
         yield from self._of_bars()
+        yield from self._of_the_moment_of_others()
         yield from self._of_objects()
         yield from self._of_lines()
         yield from self._of_time()
@@ -198,6 +174,7 @@ class _Judge:
             if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
                 text = say("it leaves the loop, or hands control to somebody else")
                 yield Reason("known", "leaves", CODE, text, self.shown, _line(statement))
+            yield from self._of_own_reads(statement)
             for block in path_to(self.loop, statement)[1:-1]:
                 if isinstance(block, (ast.Try, ast.TryStar)) and (block.handlers or block.finalbody):
                     yield self._of_a_try(statement, block)
@@ -205,10 +182,20 @@ class _Judge:
                     is_plain_block(self.analysis, self.unit, item) for item in block.items
                 ):
                     text = say("the `with` block around it is over when it runs")
-                    yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
+                    certain: Certainty = "known" if at_once.says_how_shown(block) else "suspected"
+                    yield Reason(certain, "block", CODE, text, self.shown, _line(block))
                 elif isinstance(block, (ast.With, ast.AsyncWith)) and self._computes_as_told(statement, block):
                     text = say("it may compute with tensors as the `with` block around it says, which is over then")
                     yield Reason("suspected", "block", CODE, text, self.shown, _line(block))
+
+    def _of_own_reads(self, statement: ast.AST) -> Iterator[Reason]:
+        """Reads that are a method of the project, whatever that does: no tensor can be kept in place of its object."""
+        for call in (one for one in ast.walk(statement) if isinstance(one, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in at_once.READS:
+                owners = self.analysis.value(self.unit, call.func.value)
+                if call in self.kept.calls_of_the_project and all(isinstance(one, Instance) for one in owners):
+                    text = say("{who} is a method of the project", who=f"`{shown_text(call)}`")
+                    yield Reason("known", "object", CODE, text, self.shown, _line(call))
 
     def _computes_as_told(self, statement: ast.AST, block: ast.With | ast.AsyncWith) -> bool:
         """Whether a statement leaves a block that says how tensors are computed, and computes with some."""
@@ -256,12 +243,21 @@ class _Judge:
                 yield self._reason(
                     "moment", CODE, say("what {why} does is not known", why=_why(deed)), deed, known=False
                 )
+
+    def _of_the_moment_of_others(self) -> Iterator[Reason]:
+        """What stays, and binds the statements to the moment at which they stand."""
         for deed in self.staying:
             if deed.effect.kind == DISK_WRITE and any(span.holds(deed.at) for span in self.question.later):
                 text = say("a file is opened, which is closed when the line has run")
                 yield self._reason("moment", FILES, text, deed, known=False)
             if deed.effect.kind == NAMES:
                 yield self._reason("moment", CODE, say("the loop looks names up by their text"), deed)
+            elif self._is_seen_outside and at_once.ends_process(deed.node) and not is_of_an_error(deed):
+                text = say("{who} may end the process at once, with what waits", who=self._who(deed))
+                yield self._reason("moment", CODE, text, deed)
+            elif at_once.looks_into_function(deed.node):
+                text = say("{who} looks into a function", who=self._who(deed))
+                yield self._reason("moment", CODE, text, deed)
             elif deed.effect.kind == SUSPENDS and deed.unit is self.unit:
                 text = say("the loop hands control to its caller, who may look at anything")
                 yield self._reason("moment", CODE, text, deed)
@@ -273,6 +269,11 @@ class _Judge:
             if moves and is_thing(deed.effect.target, "bar"):
                 text = say("it moves a progress bar, which then goes on several batches at a time")
                 yield self._reason("moment", CODE, text, deed, known=False)
+
+    @cached_property
+    def _is_seen_outside(self) -> bool:
+        """Whether the statements leave something that lasts longer than the process."""
+        return any(one.effect.kind in (OUTPUT, DISK_WRITE, TRACKED) for one in self.moved)
 
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
@@ -310,6 +311,8 @@ class _Judge:
 
     def _met(self, deed: Deed, what: Effect, known: bool = True) -> Reason:
         about, known = about_of(what, self._identities), known and deed.effect.field != FLUSHED
+        if deed.effect.kind == WRITES and at_once.switches_logger(deed.node):
+            about = replace(about, kind="object")  # wherever it is done
         name = about.name
         if deed.effect.target is SHARED:
             unknown = next((one for one in self.staying if one.effect.kind == UNKNOWN and one.at is deed.at), None)
@@ -338,6 +341,7 @@ class _Judge:
 
         A bar is drawn over a moment later, but not where a line was written below it: there it stays as it was.
         """
+        written = WrittenFiles(self.memory, self.moved)
         for moved, other, about in ((OUTPUT, OUTPUT, LINES), (BAR, OUTPUT, LINES), (DISK_WRITE, DISK_READ, FILES)):
             own = [one for one in self.moved if one.effect.kind == moved or (moved == DISK_WRITE and maps(one))]
             if not own:
@@ -346,7 +350,9 @@ class _Judge:
             for deed in self.staying:
                 if deed.effect.kind == other:
                     surely = certain and (deed.unit is self.unit or deed.at is self.loop or not is_occasional(deed))
-                    yield self._reason("output", about, self._seen(deed, other), deed, surely)
+                    same = written.shared_with(deed.node) if other == DISK_READ else ""
+                    about_it = CODE if same else about
+                    yield self._reason("output", about_it, self._seen(deed, other), deed, surely or bool(same))
                 elif deed.effect.kind == UNKNOWN and moved in (OUTPUT, BAR):
                     asked = say("whether {why} writes lines of its own is not known", why=_why(deed))
                     yield self._reason("output", about, asked, deed, known=False)

@@ -63,6 +63,9 @@ _GONE_THROUGH = words("difference extend from_iterable intersection join union u
 """Methods that go through their arguments at once."""
 _FRAMES = words("cr_frame f_back f_globals f_locals gi_frame set_defaults tb_frame")
 """Ways to variables of other code; a parser's defaults turn up as attributes of what it parses."""
+_COUNTED = words("function_events key_averages total_average")
+"""How a profiler shows the operations that ran: a read that waits is another one, and a copy of its tensor comes before
+it."""
 _READS = words("detach item tolist")
 """Methods that a patch puts in one another's place, which is right for tensors."""
 _SHOWN = words("__class__ __dict__ __doc__ __file__ __module__ __name__ __qualname__ __version__")
@@ -135,6 +138,8 @@ def _unusual_call(node: ast.Call, file: _File) -> Iterator[tuple[int, str]]:
     match node:
         case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
             yield node.lineno, f"`{name}`"
+        case ast.Call(func=ast.Attribute(attr="events"), args=[], keywords=[]):
+            yield node.lineno, "`events`"
         case ast.Call(func=ast.Attribute(attr="catch_warnings"), keywords=[_, *_]):
             yield node.lineno, say("`catch_warnings` that keeps the warnings")
         case ast.Call(func=ast.Name(id="type"), args=[_, _, _]):
@@ -171,7 +176,7 @@ def _is_kept_by(call: ast.Call, file: _File) -> bool:
 def _unusual_attribute(node: ast.Attribute, file: _File) -> Iterator[tuple[int, str]]:
     full = _full(node, file.imported)
     dunder = node.attr.startswith("__") and node.attr.endswith("__")
-    if node.attr in _FRAMES or (dunder and node.attr not in _METHODS | _SHOWN):
+    if node.attr in _FRAMES | _COUNTED or (dunder and node.attr not in _METHODS | _SHOWN):
         yield node.lineno, f"`{node.attr}`"
     elif isinstance(node.ctx, ast.Store) and dunder:
         yield node.lineno, say("an assignment to `{name}`", name=ast.unparse(node))
