@@ -116,7 +116,7 @@ def test_a_bar_that_only_keeps_the_optimizer_is_no_doubt(tmp_path: Path) -> None
             return bar.lines
         lines = main()
         """)
-    patch = patch_of(tmp_path, text)
+    patch = patch_of(tmp_path, text, checked=False)
     assert [hunk.tier for hunk in patch.hunks] == ["safe"], patch.declined
     assert_same(tmp_path, text, patch)
 

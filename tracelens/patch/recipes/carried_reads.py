@@ -74,7 +74,7 @@ def _deciding(carried: Carried) -> Blocked | None:
     for look in carried.looks:
         within = next((one for one in look.source.ancestors(look.node) if isinstance(one, cst.BaseStatement)), None)
         asks = isinstance(within, (cst.If, cst.While)) and look.node in set(walk(within.test))
-        if asks and _is_frequent(carried, look):
+        if asks and _is_known_frequent(carried, look):
             told = say("{place}: the value decides what the same batch does next", place=place(look.source, look.node))
             return Blocked(None, told, DECIDES[1])
     return None
@@ -196,6 +196,14 @@ def _is_frequent(carried: Carried, look: Look) -> bool:
         return False
     told = say("{place} looks at the value in each call", place=place(source, look.node))
     raise Blocked(None, told, RETURN_TENSOR)
+
+
+def _is_known_frequent(carried: Carried, look: Look) -> bool:
+    """The same, where somebody can tell who calls the function of the look."""
+    try:
+        return _is_frequent(carried, look)
+    except Blocked:
+        return False
 
 
 def _is_called_rarely(source: SourceFile, function: cst.FunctionDef, depth: int) -> bool:
