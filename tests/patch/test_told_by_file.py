@@ -409,3 +409,36 @@ def test_what_nobody_meets_still_waits(name: str, tmp_path: Path) -> None:
     patch = patch_of(tmp_path, text)
     assert [hunk.tier for hunk in patch.hunks] == ["checked"]
     assert_same(tmp_path, text, patch)
+
+
+PRINTING_DATA = """
+class Images:
+    def __init__(self, pairs):
+        self.pairs = pairs
+    def __len__(self):
+        return len(self.pairs)
+    def __getitem__(self, index):
+        print("sample", index)
+        return self.pairs[index]
+def train(source):
+    for step in range(20):
+        x, y = BATCH
+        STEP
+        print(loss.item())  # fires
+train(SOURCE)
+"""
+
+
+@pytest.mark.parametrize(
+    ("batch", "patched"), [("torch.randn(5, 4), torch.randint(0, 3, (5,))", True), ("source[step]", False)]
+)
+def test_a_loop_over_numbers_does_not_run_what_gives_samples(
+    batch: str, patched: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data set of the file writes lines: told where the loop takes one of its samples, and not of a range."""
+    text = script(PRINTING_DATA.replace("BATCH", batch).replace("SOURCE", "Images(loader)"))
+    monkeypatch.setattr(memory, "MAX_EFFECTS", 1)
+    patch = patch_of(tmp_path, text)
+    assert bool(patch.hunks) is patched
+    if patched:
+        assert_same(tmp_path, text, patch)

@@ -107,7 +107,7 @@ class FileJudge:
             yield self._reason("moment", text, atom)
         functions = self.calls.behind([atom], self.drained.shown)
         unseen = self.calls.unseen([atom, *functions])
-        if atom is self._head:
+        if atom is self._head and not self._counts:
             unseen = tuple(dict.fromkeys((*unseen, *self.calls.gone_through())))
         if any(last_name(one.func) in _LOOKS_NAMES_UP and isinstance(one.func, ast.Name) for one in calls_in([atom])):
             yield self._reason("moment", say("the loop looks names up by their text"), atom)
@@ -213,6 +213,13 @@ class FileJudge:
     def _staying(self) -> tuple[ast.AST, ...]:
         """The pieces of the loop that run where they stand: small statements, heads, and what is kept of the others."""
         return (self._head, *(atom for node in self.loop.body for atom in self._atoms(node)))
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the loop goes through numbers: nothing of the project runs where it takes the next one."""
+        head = self._head
+        named = isinstance(head, ast.Call) and isinstance(head.func, ast.Name) and head.func.id == "range"
+        return named and "range" not in {*self.text.functions, *self.text.classes}
 
     @property
     def _head(self) -> ast.expr:
