@@ -24,7 +24,11 @@ def main() -> int:
 
 def _leave_the_project() -> None:
     """`python -m` looks for every module in the current folder first: a project may have a `rich` of its own."""
-    here, ours = os.path.realpath(os.getcwd()), os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
+    try:
+        here = os.path.realpath(os.getcwd())
+    except FileNotFoundError:  # the folder is gone, and with it what could be found in it
+        return
+    ours = os.path.realpath(os.path.dirname(os.path.dirname(__file__)))
     if sys.path and not sys.flags.safe_path and here != ours and os.path.realpath(sys.path[0] or here) == here:
         del sys.path[0]
 
