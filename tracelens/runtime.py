@@ -42,6 +42,8 @@ MAX_BATCHES_IN_FLIGHT = 4
 MAX_FLUSH_S = 3.0
 """Event files are waited for so long before a signal ends the process; what sent it kills after some more seconds."""
 
+_EVENT_THREADS = ("_AsyncWriterThread", "_EventLoggerThread")
+"""Of tensorboard's writer, and of tensorboardX's."""
 _IMMUTABLE = (int, float, complex, str, bytes, range, type(None), torch.Size, torch.dtype, torch.device)
 
 
@@ -174,6 +176,16 @@ def _watch_forks() -> None:
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_child)
+
+
+def _wait_for_event_threads() -> None:
+    """Let the threads of event writers take what they were told just now: they end with the process."""
+    threads = (one for one in threading.enumerate() if type(one).__name__ in _EVENT_THREADS)
+    queues: Iterator[Any] = (getattr(one, "_queue", None) for one in threads)
+    told = [one for one in queues if getattr(one, "unfinished_tasks", 0)]
+    until = time.monotonic() + MAX_FLUSH_S
+    while any(one.unfinished_tasks for one in told) and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 def _flush_event_files() -> None:
@@ -435,6 +447,7 @@ class DeferredReads(_Terminable):
     def _finish_on_the_way_out(self) -> None:
         try:
             self._finish()
+            _wait_for_event_threads()
         except BaseException as error:  # noqa: BLE001 - Python drops exceptions here; `drain` after the loop raises it
             self._error = error
 

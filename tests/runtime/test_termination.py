@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import queue
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -222,3 +226,33 @@ def test_a_child_that_is_ended_as_soon_as_it_has_begun_dies_of_it() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     """
     assert ended(body) == (-signal.SIGTERM, "-15\n" * 5)
+
+
+def test_what_event_writers_are_told_last_is_taken_before_the_loop_is_left() -> None:
+    """Their threads end with the process, and a loop that is left by an error may end it at once."""
+    taken: list[object] = []
+    waiting: queue.Queue[object] = queue.Queue()
+
+    class _AsyncWriterThread(threading.Thread):
+        _queue = waiting
+
+        def run(self) -> None:
+            while (one := waiting.get()) is not None:
+                time.sleep(0.01)
+                taken.append(one)
+                waiting.task_done()
+
+    writer = _AsyncWriterThread(daemon=True)
+    writer.start()
+    ahead = DeferredReads(10)
+    with pytest.raises(ValueError, match="out of data"):
+        for step in ahead.iterate(itertools.chain(range(4), failing())):
+            ahead.defer(waiting.put, step)
+    assert taken == [0, 1, 2, 3]
+    waiting.put(None)
+    writer.join()
+
+
+def failing() -> Iterator[int]:
+    raise ValueError("out of data")
+    yield 0
