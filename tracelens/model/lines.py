@@ -55,6 +55,11 @@ class LineLog:
     times_unix_ns: Sequence[int]
     events: Sequence[int]
 
+    def location(self, line: tuple[int, int]) -> Location:
+        """Of a function, by its position in `codes`, the line of that number."""
+        code, number = line
+        return Location(self.codes[code].path, number, self.codes[code].function)
+
 
 @dataclass(frozen=True, slots=True)
 class GarbageCollection:

@@ -125,13 +125,13 @@ def attribute(
     made = batch_times.measured(recording)
     idle = [replace(owner, batch=made) if owner.kind == "dataloader" else owner for owner in idle]
     ordered = tuple(sorted(added_up([*(owner for owner in busy if owner.owned_ns), *idle], wall), key=_by_time))
-    return OwnedStep(
-        Owners(wall, ordered, launches_per_step=_launches(timeline, kept)),
-        line_work.collect(timeline, kept, host, loops),
-        _optimizer(timeline, kept, host),
-        loop_work.collect(timeline, kept, host),
-        _iterators(timeline, kept, host),
-    )
+    owners = Owners(wall, ordered, launches_per_step=_launches(timeline, kept))
+    optimizer = _optimizer(timeline, kept, host)
+    if not host.lines.places and not len(host.activities.iterators.starts):
+        return OwnedStep(owners, (), optimizer)
+    whole = idle_segments.cut_host(timeline, kept, host)
+    lines = line_work.collect(whole, kept, host, loops)
+    return OwnedStep(owners, lines, optimizer, loop_work.collect(whole, host), _iterators(whole, host))
 
 
 def _launches(timeline: Timeline, kept: KeptSteps) -> float | None:
@@ -145,10 +145,9 @@ def _optimizer(timeline: Timeline, kept: KeptSteps, host: Host) -> TensorByTenso
     return None if launching is None else TensorByTensor(launching, intervals.union(spans.starts, spans.ends))
 
 
-def _iterators(timeline: Timeline, kept: KeptSteps, host: Host) -> intervals.IntervalSet | None:
+def _iterators(segments: Segments, host: Host) -> intervals.IntervalSet | None:
     if not len(host.activities.iterators.starts):
         return None
-    segments = idle_segments.cut_host(timeline, kept, host)
     named = np.array([name == loader_iterators.NAME for name in segments.names] + [False])[segments.name]
     mine = named & (segments.kind == DATALOADER)
     return intervals.union(segments.starts[mine], segments.ends[mine])

@@ -26,7 +26,7 @@ from tracelens.findings.owners.join import (
 )
 from tracelens.findings.owners.operations import HostOperations
 from tracelens.messages import say
-from tracelens.model import LineLog, Location, RankRecording, Timeline
+from tracelens.model import Location, RankRecording, Timeline
 from tracelens.trace import intervals, python_frames
 from tracelens.trace.lines import LineStep, Path, fold
 from tracelens.trace.tables import TraceRows
@@ -73,7 +73,7 @@ def collect(
         return HostLines(_joined([carry(step, []) for step in clean]), (), NO_CLOCK if recording else NOT_RECORDED)
     numbers: dict[Path, int] = {}
     attributed = _attributed(timeline, operations, fold(log), numbers)
-    places = [tuple(_location(log, line) for line in reversed(path)) for path in numbers]
+    places = [tuple(map(log.location, reversed(path))) for path in numbers]
     samples = _samples(timeline, recording, places) if recording else NO_SAMPLES
     spans = _joined([carry(step, attributed, samples) for step in clean])
     return HostLines(spans, tuple(places), NOT_ALIKE, _repeated([lines for _, lines in attributed], len(places)))
@@ -151,11 +151,6 @@ def _step_lines(step: LineStep, zero: int, numbers: dict[Path, int]) -> StepLine
         for each in step.intervals
     ]
     return StepLines(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
-
-
-def _location(log: LineLog, line: tuple[int, int]) -> Location:
-    function = log.codes[line[0]]
-    return Location(function.path, line[1], function.function)
 
 
 def _joined(steps: list[HostSpans]) -> HostSpans:

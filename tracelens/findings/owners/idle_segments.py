@@ -58,6 +58,14 @@ class Segments:
     def lengths(self) -> Column:
         return self.ends - self.starts
 
+    @property
+    def belongs(self) -> Column:
+        """The path of each: of a node of the backward pass its forward operation's; -1 in the optimizer and the
+        DataLoader, which are no line's."""
+        in_node = (self.forward >= 0) | np.isin(self.kind, (BACKWARD, SLOW_NODE))
+        path = np.where(in_node, self.forward, self.path)
+        return np.where(np.isin(self.kind, (OPTIMIZER, DATALOADER)), -1, path)
+
 
 @dataclass(frozen=True)
 class Host:

@@ -13,21 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from tracelens.findings.kept_steps import KeptSteps
-from tracelens.findings.owners import idle_segments
 from tracelens.findings.owners.host_lines import HostLines
 from tracelens.findings.owners.idle_segments import (
     ALLOCATOR,
-    BACKWARD,
     COLLECTOR,
-    DATALOADER,
     HOST_LINE,
-    OPTIMIZER,
     SLOW_NODE,
     Host,
     Segments,
 )
 from tracelens.findings.owners.sums import heaviest
-from tracelens.model import Location, Timeline
+from tracelens.model import Location
 from tracelens.trace import intervals
 
 Column = npt.NDArray[Any]
@@ -67,15 +63,14 @@ def lines_of(lines: HostLines) -> tuple[Column, tuple[Location, ...]]:
     return np.array([*of_path, -1, -1], dtype=np.int64), tuple(places)
 
 
-def collect(timeline: Timeline, kept: KeptSteps, host: Host, loops: Column) -> tuple[LineWork, ...]:
-    """The work of all lines. `loops`: the numbers of those that take tensors one after the other."""
+def collect(segments: Segments, kept: KeptSteps, host: Host, loops: Column) -> tuple[LineWork, ...]:
+    """The work of all lines. `segments`: all of the host's time. `loops`: the numbers of those that take tensors one
+    after the other."""
     if not host.lines.places:
         return ()
-    segments = idle_segments.cut_host(timeline, kept, host)
     of_path, lines = lines_of(host.lines)
-    in_node = (segments.forward >= 0) | np.isin(segments.kind, (BACKWARD, SLOW_NODE))
-    path = np.where(in_node, segments.forward, segments.path)
-    line = np.where(np.isin(segments.kind, (OPTIMIZER, DATALOADER)), -1, of_path[path])
+    path = segments.belongs
+    line = of_path[path]
     works = np.isin(segments.kind, WORK) & (line >= 0)
     total = np.bincount(line[works], weights=segments.lengths[works], minlength=len(lines)).astype(np.int64)
     paths = heaviest(line[works], path[works], segments.lengths[works], len(lines))

@@ -1,6 +1,6 @@
 """What the host does below lines that a step runs again and again: the parts of loops over samples, boxes, parameters.
 
-In: a Timeline and its host. Out: `LoopWork` per line that is the outermost of those that repeat: what it calls belongs
+In: the host and its time. Out: `LoopWork` per line that is the outermost of those that repeat: what it calls belongs
 to it.
 """
 
@@ -12,12 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tracelens.findings.kept_steps import KeptSteps
-from tracelens.findings.owners import idle_segments
 from tracelens.findings.owners.host_lines import HostLines
-from tracelens.findings.owners.idle_segments import BACKWARD, DATALOADER, OPTIMIZER, SLOW_NODE, Host
-from tracelens.findings.owners.line_work import WORK
-from tracelens.model import Location, Timeline
+from tracelens.findings.owners.idle_segments import BACKWARD, SLOW_NODE, Host, Segments
+from tracelens.model import Location
 from tracelens.trace import intervals
 
 Column = npt.NDArray[Any]
@@ -29,25 +26,19 @@ class LoopWork:
 
     location: Location
     places: frozenset[tuple[str, int | None]]
-    work_ns: int
-    """Per step, without launching and waiting."""
-    work: intervals.IntervalSet
     everything: intervals.IntervalSet
     trains: bool = False
     """Its operations have a gradient: it is a layer of the model, or a part of a batch."""
 
 
-def collect(timeline: Timeline, kept: KeptSteps, host: Host) -> tuple[LoopWork, ...]:
-    """In the order in which the lines stand in their files. None where the trace does not tell which operations have a
-    gradient."""
+def collect(segments: Segments, host: Host) -> tuple[LoopWork, ...]:
+    """In the order in which the lines stand in their files; `segments`: all of the host's time. None where the trace
+    does not tell which operations have a gradient."""
     lines, of_path = _outermost(host.lines)
     if not lines or not len(host.forward.paths):
         return ()
-    segments = idle_segments.cut_host(timeline, kept, host)
-    in_node = (segments.forward >= 0) | np.isin(segments.kind, (BACKWARD, SLOW_NODE))
-    path = np.where(in_node, segments.forward, segments.path)
-    line = np.where(np.isin(segments.kind, (OPTIMIZER, DATALOADER)), -1, of_path[path])
-    works = np.isin(segments.kind, WORK)
+    path = segments.belongs
+    line = of_path[path]
     backward = of_path[segments.path[np.isin(segments.kind, (BACKWARD, SLOW_NODE))]]
     training = set(np.concatenate((of_path[host.forward.paths], backward)).tolist())
     out = []
@@ -55,13 +46,10 @@ def collect(timeline: Timeline, kept: KeptSteps, host: Host) -> tuple[LoopWork, 
         mine = line == number
         if not mine.any():
             continue
-        work = mine & works
         out.append(
             LoopWork(
                 location,
                 frozenset(_innermost(host.lines.places[at]) for at in set(path[mine].tolist())),
-                kept.per_step(int(segments.lengths[work].sum())),
-                intervals.union(segments.starts[work], segments.ends[work]),
                 intervals.union(segments.starts[mine], segments.ends[mine]),
                 number in training,
             )

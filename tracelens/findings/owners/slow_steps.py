@@ -20,7 +20,6 @@ from tracelens.messages import say
 from tracelens.model import (
     GarbageCollection,
     LineLog,
-    Location,
     Owner,
     RankRecording,
     SlowPattern,
@@ -176,10 +175,5 @@ def _spent(log: LineLog, step: LineStep) -> Spent:
     """Time per lines under way, without what the clock took."""
     spent: Counter[Under] = Counter()
     for interval in step.intervals:
-        spent[tuple(_place(log, line) for line in interval.path)] += interval.weight_ns
+        spent[tuple(map(log.location, interval.path))] += interval.weight_ns
     return spent
-
-
-def _place(log: LineLog, line: tuple[int, int]) -> Location:
-    function = log.codes[line[0]]
-    return Location(function.path, line[1], function.function)
