@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.average_meters import SUM_WITH_ITEM
 from tests.support.patching import assert_same, patch_of, script
 from tracelens.patch.effects import memory
 
@@ -135,15 +136,8 @@ def train():
             peek()
 train()
 """,
-    "a project's own item": """
-class Sum:
-    def __init__(self):
-        self.total = 0.0
-    def add(self, value):
-        self.total = self.total + value
-    def item(self):
-        value, self.total = self.total, 0.0
-        return float(value)
+    "a project's own item": SUM_WITH_ITEM
+    + """
 def train():
     total, values = Sum(), []
     for x, y in loader:
@@ -153,15 +147,8 @@ def train():
     print(sum(values), values[-1])
 train()
 """,
-    "a method of its own item": """
-class Sum:
-    def __init__(self):
-        self.total = 0.0
-    def add(self, value):
-        self.total = self.total + value
-    def item(self):
-        value, self.total = self.total, 0.0
-        return float(value)
+    "a method of its own item": SUM_WITH_ITEM
+    + """
 class Trainer:
     def __init__(self):
         self.sum, self.values = Sum(), []

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.average_meters import SUM_WITH_ITEM
 from tests.support.patching import patch_of, script
 from tracelens.model import Patch
 
@@ -54,15 +55,9 @@ for x, y in loader:
     with BLOCK:
         print(np.array([loss.item(), 1 / 3]))  # fires
 """
-OWN_ITEM = """
-class Sum:
-    def __init__(self):
-        self.total = 0.0
-    def add(self, value):
-        self.total = self.total + value
-    def item(self):
-        value, self.total = self.total, 0.0
-        return float(value)
+OWN_ITEM = (
+    SUM_WITH_ITEM
+    + """
 def train():
     total, values = Sum(), []
     for x, y in loader:
@@ -72,6 +67,7 @@ def train():
     return values
 values = train()
 """
+)
 ENDS = """
 import os
 import sys

@@ -19,3 +19,15 @@ class Progress:
     def display(self, batch):
         print(batch, " ".join(str(meter) for meter in self.meters))
 """
+
+SUM_WITH_ITEM = """
+class Sum:
+    def __init__(self):
+        self.total = 0.0
+    def add(self, value):
+        self.total = self.total + value
+    def item(self):
+        value, self.total = self.total, 0.0
+        return float(value)
+"""
+"""A class of the project that has a method of a tensor's name, which changes its object."""

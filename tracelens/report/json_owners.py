@@ -8,25 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 from tracelens.jsonfile import microseconds
-from tracelens.model import BatchTimes, Location, Owners, SlowSteps
+from tracelens.model import BatchTimes, Location, Owner, Owners, SlowSteps
 
 
 def owners_entry(owners: Owners) -> list[dict[str, Any]]:
     return [
         {
             "kind": owner.kind,
-            "us_per_step": microseconds(owner.owned_ns),
-            "profiler_us_per_step": microseconds(owner.profiler_ns),
-            "share": owners.share(owner),
+            **_time(owner, owners),
             "locations": [location_entry(location) for location in owner.locations],
             "callee": owner.callee,
             "group": owner.group,
             "reason": owner.reason,
             "instead": owner.instead,
-            "recoverable_us_per_step": microseconds(owner.recoverable_ns),
-            "low_us": microseconds(owner.low_ns),
-            "high_us": microseconds(owner.high_ns),
-            "evidence": owner.evidence,
+            **_gain(owner),
             "occurrences": owner.occurrences or None,
             "every_steps": owners.slow.every if owners.slow is not None and owner.occurrences else None,
             "batch": _batch(owner.batch),
@@ -39,19 +34,31 @@ def owners_entry(owners: Owners) -> list[dict[str, Any]]:
 def loops_entry(owners: Owners) -> list[dict[str, Any]]:
     return [
         {
-            "us_per_step": microseconds(loop.owned_ns),
-            "profiler_us_per_step": microseconds(loop.profiler_ns),
-            "share": owners.share(loop),
+            **_time(loop, owners),
             "first_line": loop.loop[0] if loop.loop else None,
             "last_line": loop.loop[1] if loop.loop else None,
             "locations": [location_entry(location) for location in loop.locations],
-            "recoverable_us_per_step": microseconds(loop.recoverable_ns),
-            "low_us": microseconds(loop.low_ns),
-            "high_us": microseconds(loop.high_ns),
-            "evidence": loop.evidence,
+            **_gain(loop),
         }
         for loop in owners.loops
     ]
+
+
+def _time(owner: Owner, owners: Owners) -> dict[str, Any]:
+    return {
+        "us_per_step": microseconds(owner.owned_ns),
+        "profiler_us_per_step": microseconds(owner.profiler_ns),
+        "share": owners.share(owner),
+    }
+
+
+def _gain(owner: Owner) -> dict[str, Any]:
+    return {
+        "recoverable_us_per_step": microseconds(owner.recoverable_ns),
+        "low_us": microseconds(owner.low_ns),
+        "high_us": microseconds(owner.high_ns),
+        "evidence": owner.evidence,
+    }
 
 
 def slow_steps_entry(slow: SlowSteps | None) -> dict[str, Any] | None:
