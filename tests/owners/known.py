@@ -85,9 +85,11 @@ def judge(plant: str, python: str) -> Judged:
     with tempfile.TemporaryDirectory() as folder:
         diagnosis, taken = recorded(plant, python, Path(folder))
     assert diagnosis.owners is not None
-    mine = [owner for owner in diagnosis.owners.owners if owner.kind == kind and at(owner, line)]
-    named = next(owner for owner in diagnosis.owners.owners if kind == owner.kind or owner.kind not in OWN_WORK)
-    owned = sum(owner.owned_ns for owner in mine)
+    rare = diagnosis.owners.of_slow_steps  # what comes now and then is told of the mean step
+    owners = rare or diagnosis.owners.owners
+    mine = [owner for owner in owners if owner.kind == kind and at(owner, line)]
+    named = next(owner for owner in owners if kind == owner.kind or owner.kind not in OWN_WORK)
+    owned = sum((owner.recoverable_ns or 0) if rare else owner.owned_ns for owner in mine)
     if plant == "workers":  # the line runs in another process, and the main one waits for it
         owned, right = named.owned_ns, named.kind == kind
     else:
@@ -103,12 +105,14 @@ def at(owner: Owner, line: int) -> bool:
 
 
 def recorded(plant: str, python: str, folder: Path) -> tuple[Diagnosis, float]:
-    """The analysis, and what the plant took per clean step."""
+    """The analysis, and what the plant took per clean step; where it comes now and then, per step of all."""
     command = [sys.executable, "-m", "tracelens", "profile", "-o", str(folder / "run"), "--"]
     command += [python, str(SCRIPT), plant, str(STEPS)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     taken: list[int] = json.loads(done.stdout.splitlines()[-1])
     diagnosis = pipeline.diagnose(pipeline.open_inputs((folder / "run",)))
+    if diagnosis.owners is not None and diagnosis.owners.of_slow_steps:
+        return diagnosis, statistics.fmean(taken)
     steps = diagnosis.timeline.steps()
     numbers = [int(number) for number in steps["number"][steps["kept"]]]
     return diagnosis, statistics.fmean(taken[number - 1] for number in numbers)
