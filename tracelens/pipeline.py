@@ -176,9 +176,16 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 
 
 def _with_headline(examined: Examined) -> Examined:
-    kind, headline, beside = rare_costs.before_plan(_facts(examined, {}, ()))
-    rare = rare_costs.clause(examined.diagnosis.owners)
-    told = replace(examined.diagnosis, headline=headline, headline_kind=kind, loss_beside_waits=beside, rare_cost=rare)
+    facts = _facts(examined, {}, ())
+    kind, headline, beside = rare_costs.before_plan(facts)
+    told = replace(
+        examined.diagnosis,
+        headline=headline,
+        headline_kind=kind,
+        loss_beside_waits=beside,
+        rare_cost=rare_costs.clause(facts.owners),
+        rare_cost_leads=rare_costs.leads(facts),
+    )
     return replace(examined, diagnosis=told)
 
 
@@ -251,6 +258,7 @@ def _with_levers(examined: Examined, options: Options, context: PatchContext, ju
         owners=levers.owners,
         headline=rare_costs.headline(judged.facts, taken),
         headline_kind=rare_costs.headline_kind(judged.facts, taken),
+        rare_cost_leads=rare_costs.leads(judged.facts, taken),
     )
     by_name = {**judged.by_scheme, **levers.by_lever}
     return PlannedDiagnosis(

@@ -46,7 +46,8 @@ def test_the_statement_of_every_eighth_step_is_an_owner_with_its_mean_share(tmp_
     assert [(place.line, place.function) for place in owner.locations] == [(line_of(kind), "train")]
     assert owner.recoverable_ns == pytest.approx(slow.per_step_ns, rel=0.2)
     least = {"save": 120, "evaluate": 12 * 8}[kind] * MS / 8
-    assert 0.9 * least <= slow.per_step_ns <= 2 * least, "a sleep lasts longer where the machine is busy"
+    # A sleep lasts longer where the machine is busy, and the median step is longer than the mean of the ordinary ones.
+    assert 0.7 * least <= slow.per_step_ns <= 2 * least
     assert f"rare_work.py:{line_of(kind)}" in told.rare_cost and "every 8th step" in told.rare_cost
 
 

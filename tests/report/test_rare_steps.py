@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import jsonschema
 
 from tests.support import report_cases
 from tests.support.schemas import SCHEMA
-from tracelens.model import Lever, Location, Owner, PlannedDiagnosis, SlowSteps, Speedup
-from tracelens.report import first_screen, markdown, rare_steps
+from tracelens.model import Lever, Location, Owner, PlannedDiagnosis, Run, SlowSteps, Speedup
+from tracelens.report import first_screen, markdown, next_commands, rare_steps
 from tracelens.report import json as json_report
 
 MS = 1_000_000
@@ -65,3 +66,17 @@ def test_json_has_the_pattern_and_whose_it_is() -> None:
     assert document["steps"]["unprofiled_mean_us"] == 12700
     plain = json_report.document(report_cases.recommended())
     assert plain["slow_steps"] is None and {one["occurrences"] for one in plain["owners"]} <= {None}
+
+
+def test_where_slow_steps_cost_most_the_edit_by_hand_is_recorded_and_nothing_of_an_ordinary_step_is_tried() -> None:
+    run = Run(Path("tracelens-runs/r1"), ("python", "train.py"), Path("train.py").resolve(), Path.cwd(), True, ())
+    base = report_cases.planned(run=run)
+    owners = replace(base.owners, owners=(*base.owners.owners, SAVE), slow=SLOW)
+    untried = Lever("compile=default", "compile", "not_tried", "", "", command="try compile=default")
+    plain = replace(base, levers=(untried, LEVER), headline_kind="loss")
+    assert next_commands.next_command(plain).startswith("tracelens try")
+    led = replace(plain, owners=owners, rare_cost=CLAUSE, rare_cost_leads=True)
+    assert next_commands.next_command(led) == next_commands.record_again(led)
+    unseen = replace(SLOW, explained=0.0, reason="record again with --steps 20", record_steps=20)
+    longer = next_commands.next_command(replace(led, owners=replace(owners, slow=unseen)))
+    assert longer.startswith("tracelens profile --steps 20 ")

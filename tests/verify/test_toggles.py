@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.support.verifying import one_process, script
 from tracelens.model import Toggle
-from tracelens.verify.inside.toggles.modules import compile_counts, compile_in_place
 from tracelens.verify.lever_trial import LeverTrial
 from tracelens.verify.supervisor import lever_results
 
@@ -163,19 +163,28 @@ def test_workers_of_a_loader_class_of_the_project_s_own_give_the_same_numbers():
     assert [x["sha256"] for x in plain.ranks[0]["losses"]] == [x["sha256"] for x in with_workers.ranks[0]["losses"]]
 
 
-def test_compiling_makes_graphs_of_torch_s_own_modules_too():
-    class Own(torch.nn.Module):
-        def forward(self, x):
-            return x.sin().cos()
+COMPILED = """\
+import torch
+from tracelens.verify.inside.toggles.modules import compile_counts, compile_in_place
 
-    for module in (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.nn.Linear(4, 4), Own()):
-        torch._dynamo.reset()
-        torch._dynamo.utils.counters.clear()
-        batch = torch.ones(2, 4)
-        before = module(batch)
-        compile_in_place(module, backend="eager")
-        assert torch.equal(module(batch), before)
-        assert compile_counts()["graphs"] == 1, type(module).__name__
+class Own(torch.nn.Module):
+    def forward(self, x):
+        return x.sin().cos()
+
+for module in (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.nn.Linear(4, 4), Own()):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    batch = torch.ones(2, 4)
+    before = module(batch)
+    compile_in_place(module, backend="eager")
+    print(type(module).__name__, torch.equal(module(batch), before), compile_counts()["graphs"])
+"""
+
+
+def test_compiling_makes_graphs_of_torch_s_own_modules_too():
+    # In a process of its own, as in a trial: what other tests left in torch decides what its compiler passes over.
+    done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["Sequential True 1", "Linear True 1", "Own True 1"], done.stderr
 
 
 def test_a_lever_that_compiles_nothing_is_not_said_to_be_measured(project):

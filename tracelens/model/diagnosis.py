@@ -77,6 +77,8 @@ class Diagnosis:
     """The largest loss with its line, where that is neither a wait for the GPU nor the GPU's own work; else empty."""
     rare_cost: str = ""
     """What steps that take much longer than the others add to the mean step, as half a sentence; empty without any."""
+    rare_cost_leads: bool = False
+    """Whether the headline is about that, and no lever of an ordinary step answers it."""
     told_of: Baseline | None = None
     """What times of parts, waits and owners, and the two shares, were brought to; None: they are as recorded."""
 

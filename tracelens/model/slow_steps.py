@@ -135,6 +135,8 @@ class SlowSteps:
     """The part of `excess_ns` whose line is known, 0 to 1."""
     reason: str | None = None
     """Why no line is known of most of it, with what to record."""
+    record_steps: int | None = None
+    """So many steps to record, to see a line; None where it is known, or no recording would be long enough."""
 
     @property
     def share(self) -> float:

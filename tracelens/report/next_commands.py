@@ -123,15 +123,15 @@ def next_command(diagnosis: PlannedDiagnosis, typed: Sequence[str] = ()) -> str:
 
 
 def _without_change(diagnosis: PlannedDiagnosis, typed: Sequence[str]) -> str:
-    """Where no patch is recommended: a trial of what nobody knows, else another recording; a trace of a program that
-    is not Python can only be looked at."""
-    lever = diagnosis.recommendation.lever
-    if lever is None and diagnosis.run is not None:
+    """Where no patch is recommended: a trial of what nobody knows, else another recording, as where slow steps cost
+    most, which are made rarer by hand; a trace of a program that is not Python can only be looked at."""
+    lever, by_hand = diagnosis.recommendation.lever, diagnosis.rare_cost_leads
+    if lever is None and diagnosis.run is not None and not by_hand:
         if (name := _undecided(diagnosis)) is not None and (tried := _trial(diagnosis, name)) is not None:
             return line("verify", *which(diagnosis, typed), "--lever", name, *longer(tried))
         if _first_is_written(diagnosis):
             return line("fix", *which(diagnosis, typed))
-    untried = (lever,) if lever is not None else worth_a_trial(diagnosis)
+    untried = (lever,) if lever is not None else () if by_hand else worth_a_trial(diagnosis)
     if untried and diagnosis.run is not None:
         return line("try", *which(diagnosis, typed), *untried)
     if diagnosis.timeline.trace.program != "cpp":
@@ -239,19 +239,21 @@ def unwanted(trial: Verification | None) -> bool:
 
 
 def record_again(diagnosis: Diagnosis) -> str:
-    """The launch that was recorded, to be recorded again; relative to where it was started."""
-    run = diagnosis.run
+    """The launch that was recorded, to be recorded again; relative to where it was started. For longer, where that
+    shows the line of slow steps."""
+    run, slow = diagnosis.run, diagnosis.owners.slow
+    longer = () if slow is None or slow.record_steps is None else ("--steps", str(slow.record_steps))
     if run is None or run.meta.get("redacted"):
-        return line("profile", "SCRIPT")
+        return line("profile", *longer, "SCRIPT")
     match (run.meta.get("capture") or {}).get("kind", "script"):
         case "module":
-            return line("profile", "-m", *run.command[2:])
+            return line("profile", *longer, "-m", *run.command[2:])
         case "script":
-            return line("profile", *run.command[1:])
+            return line("profile", *longer, *run.command[1:])
         case "command":
-            return line("profile", "--", *run.command)
+            return line("profile", *longer, "--", *run.command)
         case _:
-            return line("profile", "SCRIPT")
+            return line("profile", *longer, "SCRIPT")
 
 
 def _to_measure(diagnosis: PlannedDiagnosis) -> str | None:

@@ -37,6 +37,11 @@ def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     return "loss" if _leading(facts, scheme) is not None else verdict.headline_kind(facts, scheme)
 
 
+def leads(facts: Facts, scheme: Scheme | None = None) -> bool:
+    """Whether slow steps are what `headline` is about."""
+    return _leading(facts, scheme) is not None
+
+
 def before_plan(facts: Facts) -> tuple[HeadlineKind, str, str]:
     """What an examination says: what the headline is about, the headline, and the largest loss beside waits."""
     slow = _leading(facts)

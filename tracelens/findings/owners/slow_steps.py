@@ -46,6 +46,7 @@ def collect(timeline: Timeline, recording: RankRecording | None) -> tuple[SlowSt
         return None, ()
     excess = sum(pattern.excess_ns) / pattern.seen
     low, high = pattern.limits_ns
+    longer = None if explained >= MOSTLY else _longer_recording(pattern)
     slow = SlowSteps(
         seen=pattern.seen,
         steps=pattern.steps,
@@ -57,7 +58,8 @@ def collect(timeline: Timeline, recording: RankRecording | None) -> tuple[SlowSt
         low_ns=round(min(low, apart.per_step_ns)),
         high_ns=round(max(high, apart.per_step_ns)),
         explained=explained,
-        reason=None if explained >= MOSTLY else _reason(pattern),
+        reason=None if explained >= MOSTLY else _reason(longer),
+        record_steps=longer,
     )
     return slow, tuple(_with_numbers(owner, part, slow) for owner, part in owners)
 
@@ -76,12 +78,17 @@ def _clocked_number(recording: RankRecording) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _reason(pattern: SlowPattern) -> str:
-    """Why no line is known of most of it."""
+def _longer_recording(pattern: SlowPattern) -> int | None:
+    """So many recorded steps have a slow one among them; None where that would be too many."""
     steps = int(2 * pattern.distance)
-    if steps > MOST_RECORDED:
+    return max(steps, 12) if steps <= MOST_RECORDED else None
+
+
+def _reason(longer: int | None) -> str:
+    """Why no line is known of most of it."""
+    if longer is None:
         return say("no such step was looked at: they come too rarely for a recording")
-    return say("no such step was looked at long enough; record again with --steps {steps}", steps=max(steps, 12))
+    return say("no such step was looked at long enough; record again with --steps {steps}", steps=longer)
 
 
 def _with_numbers(owner: Owner, part: float, slow: SlowSteps) -> Owner:
