@@ -70,17 +70,17 @@ class _Terminable:
         """From here on; only in the main thread, where alone Python lets a handler be set."""
         if threading.current_thread() is not threading.main_thread():
             return
-        self._process = os.getpid()
+        self._process, in_c = os.getpid(), _handled_in_c()
         for number in _ENDINGS:
-            before = signal.getsignal(number)  # None: set by a library in C, which could not be called
+            before = signal.getsignal(number)
             ours = getattr(before, "__self__", None) is self
-            known = before is not None and before is not signal.SIG_IGN and not ours
+            known = before is not None and before is not signal.SIG_IGN and not ours and number not in in_c
             if known and (number != signal.SIGINT or _interrupts(before)):
                 self._handlers_before[number] = before
         if self._handlers_before:
             _watch_forks()
         for number in self._handlers_before:
-            signal.signal(number, self._on_interrupt if number == signal.SIGINT else self._on_ending)
+            signal.signal(number, self._on_signal)
 
     def _unwatch(self) -> None:
         """Put the handlers back that were there before, unless the loop has set one of its own."""
@@ -102,34 +102,22 @@ class _Terminable:
             number = 0 if self._busy else self._asked
             if number:
                 self._asked = 0
-                if number == signal.SIGINT:
-                    self._interrupt()
-                else:
-                    self._terminate(number)
+                self._deliver(number)
 
-    def _on_ending(self, number: int, frame: Any) -> None:
+    def _on_signal(self, number: int, frame: Any) -> None:
         self._frame = frame
-        if self._busy and os.getpid() == self._process:
+        at_once = number == signal.SIGINT and self._asked
+        if self._busy and not at_once and os.getpid() == self._process:
             self._asked = number
         else:
-            self._terminate(number)
+            self._deliver(number)
 
-    def _on_interrupt(self, number: int, frame: Any) -> None:
-        self._frame = frame
-        if self._busy and not self._asked and os.getpid() == self._process:
-            self._asked = number
-        else:
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        frame, self._frame = self._frame, None
-        before = self._handlers_before.get(signal.SIGINT, signal.default_int_handler)
-        before(signal.SIGINT, frame)
-
-    def _terminate(self, number: int) -> None:
-        before = self._handlers_before.get(number, signal.SIG_DFL)
+    def _deliver(self, number: int) -> None:
+        """What was to be done without the loop. KeyboardInterrupt leaves the loop, which then runs what waits."""
+        interrupts = number == signal.SIGINT
+        before = self._handlers_before.get(number, signal.default_int_handler if interrupts else signal.SIG_DFL)
         try:
-            if os.getpid() == self._process:  # not in a forked child, which has none of this to finish
+            if not interrupts and os.getpid() == self._process:  # a forked child has none of this to finish
                 self.drain()
                 _flush_event_files()
         finally:
@@ -147,6 +135,16 @@ _ENDINGS = tuple(
     if (number := getattr(signal, name, None)) is not None
 )
 """What ends a process where nobody handles it, but for SIGKILL, which nobody can, and for signs of a fault."""
+
+
+def _handled_in_c() -> frozenset[int]:
+    """Signals with a handler that Python does not know of, as `faulthandler.register` sets one: it cannot be called."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            caught = next((int(line.split()[1], 16) for line in status if line.startswith("SigCgt:")), 0)
+    except OSError:
+        return frozenset()
+    return frozenset(n for n in _ENDINGS if caught >> n - 1 & 1 and signal.getsignal(n) is signal.SIG_DFL)
 
 
 def _interrupts(handler: Any) -> bool:

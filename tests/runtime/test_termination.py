@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
+import os
 import queue
 import signal
 import subprocess
@@ -152,6 +154,21 @@ def test_after_the_loop_the_handler_is_the_one_from_before() -> None:
         assert signal.getsignal(signal.SIGTERM) != before
         ahead.defer(lambda _: None, ahead.item(value))
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_handler_in_c_stays_in_and_after_the_loop() -> None:
+    """Python calls it `SIG_DFL`: a signal that dumps the stack would end the process."""
+    faulthandler.register(signal.SIGUSR1, file=sys.__stderr__)
+    try:
+        ahead, dumped = DeferredReads(10), 0
+        for value in ahead.iterate([torch.tensor(1.0)]):
+            ahead.defer(lambda _: None, ahead.item(value))
+            os.kill(os.getpid(), signal.SIGUSR1)
+            dumped += 1
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert dumped == 1
+    finally:
+        faulthandler.unregister(signal.SIGUSR1)
 
 
 def test_a_handler_that_the_loop_sets_stays() -> None:

@@ -126,6 +126,8 @@ class Owner:
     """How much of `owned_ns` went to rows that the profiler recorded, and is not there without it."""
     of_one_line: bool = False
     """Of launches: whether all of them are made at the first of its lines."""
+    line_shares: tuple[tuple[Location, float], ...] = ()
+    """Of launches that several lines make: which part of its time each of the heaviest has, 0 to 1."""
     loop: tuple[int, int] | None = None
     """First and last line of the loop that it is as a whole; see `Owners.loops`."""
     occurrences: int = 0

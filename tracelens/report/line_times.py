@@ -155,7 +155,10 @@ def _idle(diagnosis: Diagnosis) -> Mapping[Location, int]:
     for owner in diagnosis.owners.owners:
         place = place_of(owner, diagnosis)
         group = owner.kind in ("wait", "copy") and len(owner.locations) > 1  # each of its waits has its own time
-        if place is not None and owner.kind not in ("gpu", "communication") and not group:
+        if owner.line_shares:
+            for line, share in owner.line_shares:
+                out[line] += round(share * owner.owned_ns)
+        elif place is not None and owner.kind not in ("gpu", "communication") and not group:
             out[place] += owner.owned_ns
     owned = frozenset((place.path, place.line) for place in out)
     for stall in diagnosis.stalls:

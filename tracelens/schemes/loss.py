@@ -191,31 +191,35 @@ def _pays(owner: Owner, owners: Owners, step: StepFacts) -> bool:
 def _unsure(owners: Owners, step: StepFacts) -> list[Loss]:
     """Lines, and what else has a name, that most likely give back a part of the step that is worth naming, and may give
     back nothing. Beside a busy GPU that is no cause, nor is it at a line where the GPU was not seen to idle."""
-    losses = [
-        Loss(owner, _count(owner), idle_ns=_idle_at_its_line(owner, owners))
+    seen_ns = LEAST_RECOVERABLE_SHARE * owners.wall_ns
+    if step.gpu_busy_share >= MOST_BUSY:
+        return []
+    return [
+        Loss(owner, _count(owner), idle_ns=_idle_at_its_line(owner, owners, spread=True))
         for owner in (*owners.owners, *_loops(owners))
         if owner.low_ns is not None
         and owner.low_ns < LEAST_CERTAIN_SHARE * step.step_ns
         and (owner.recoverable_ns or 0) >= LEAST_OWNED_SHARE * step.step_ns
         and (owner.locations or owner.kind not in OF_A_LINE)
         and owner.reason is None
+        and _idle_at_its_line(owner, owners) >= seen_ns
     ]
-    seen_ns = LEAST_RECOVERABLE_SHARE * owners.wall_ns
-    return [loss for loss in losses if step.gpu_busy_share < MOST_BUSY and (loss.idle_ns or 0) >= seen_ns]
 
 
-def _idle_at_its_line(owner: Owner, owners: Owners) -> int:
-    """Waiting, launching and Python of one line are owners of their own: what they own together. Of launches only
-    those that are all made there."""
+def _idle_at_its_line(owner: Owner, owners: Owners, spread: bool = False) -> int:
+    """Waiting, launching and Python of one line are owners of their own: what they own together. Of launches those that
+    are all made there, and with `spread` its part of those that several lines make."""
     if owner.kind not in OF_A_LINE or owner.loop is not None:
         return owner.owned_ns
     lines = {(place.path, place.line) for place in (owner.locations if _count(owner) > 1 else owner.locations[:1])}
     there = [one for one in owners.owners if one.kind in OF_A_LINE and one.locations and one.reason is None]
-    return sum(
+    own_ns = sum(
         one.owned_ns
         for one in there
         if (one.locations[0].path, one.locations[0].line) in lines and (one.kind != "launch" or one.of_one_line)
     )
+    parts = ((place, share * one.owned_ns) for one in there for place, share in one.line_shares)
+    return own_ns + round(sum(ns for place, ns in parts if spread and (place.path, place.line) in lines))
 
 
 def _loops(owners: Owners) -> list[Owner]:

@@ -63,6 +63,8 @@ BUSY: tuple[tuple[OwnerKind, str], ...] = (
 LEAST_SHARE = 0.002
 """Of the step: host lines below are one owner together."""
 MOST_LOCATIONS = 5
+MOST_LINES = 20
+"""Of launches, whose lines are told with the part that each has."""
 MOSTLY = 0.5
 """An owner is said to call something, or to follow a wait, if that is so for half of its time."""
 UNEXPLAINED = say("the trace does not say what the host or the GPU was doing")
@@ -237,7 +239,18 @@ class _Owned:
             stall_id,
             self._reasons[reason] if reason >= 0 else None,
             of_one_line=code == LAUNCH and int(columns.line[row]) >= 0,
+            line_shares=self._line_shares(share) if code == LAUNCH and int(columns.line[row]) < 0 else (),
         )
+
+    def _line_shares(self, share: _Share) -> tuple[tuple[Location, float], ...]:
+        """The innermost lines that take part, the heaviest first."""
+        lines: dict[tuple[str, int | None], tuple[Location, int]] = {}
+        for path, ns in share.paths:
+            if place := next(iter(self._lines.places[path]), None):
+                first, known_ns = lines.get((place.path, place.line), (place, 0))
+                lines[place.path, place.line] = first, known_ns + ns
+        heavy = sorted(lines.values(), key=lambda line: -line[1])[:MOST_LINES]
+        return tuple((place, ns / share.total) for place, ns in heavy)
 
     def _locations(self, kind: int, line: int, share: _Share) -> tuple[Location, ...]:
         """The innermost line of most of it with its callers; then other lines that take part."""
