@@ -79,3 +79,14 @@ def test_a_log_of_accelerate_waits_beside_its_steps(line: str, waits: bool, tmp_
     patch = patch_of(tmp_path, script(ACCELERATOR + LOOP.format(lines=lines), batches=12))
     deferred = [hunk for hunk in patch.hunks if hunk.edit == "defer-read"]
     assert bool(deferred) == waits, patch.declined
+
+
+@pytest.mark.parametrize(
+    "watchdog", ["faulthandler.dump_traceback_later(600, exit=True)", "signal.alarm(600)", "faulthandler.enable()"]
+)
+def test_a_watchdog_is_armed_in_its_batch_whatever_it_is_called(watchdog: str, tmp_path: Path) -> None:
+    """A `dump…` of a library may write lines, and lines keep their order: this one only sets a clock."""
+    lines = f"{watchdog}\n    print(i, loss.item())  # fires"
+    patch = patch_of(tmp_path, script("import faulthandler, signal\n" + LOOP.format(lines=lines), batches=12))
+    removed = [line for line in patch.diff.splitlines() if line.startswith("-    ")]
+    assert [hunk.edit for hunk in patch.hunks] == ["defer-read"] and watchdog not in "".join(removed), patch.diff
