@@ -115,7 +115,7 @@ def apart(told: dict[tuple[int, int], bool]) -> dict[frozenset[str], bool]:
     return {frozenset((f"s{one}", f"s{other}")): differ for (one, other), differ in told.items() if one != other}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some, pairs, weighting)
 def test_with_equal_effort_the_faster_ranks_first(found, told, weights) -> None:
     schemes = [scheme(f"s{n}", step, noise) for n, (step, noise, _) in enumerate(found)]
@@ -124,7 +124,7 @@ def test_with_equal_effort_the_faster_ranks_first(found, told, weights) -> None:
     assert ordered == sorted(ordered)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some, pairs, weighting, st.sampled_from(OTHERS))
 def test_a_criterion_that_nobody_judged_of_one_changes_no_rank(found, told, weights, criterion) -> None:
     without = [replace(s, scores={c: v for c, v in s.scores.items() if c != criterion}) for s in drawn(found)]
@@ -135,7 +135,7 @@ def test_a_criterion_that_nobody_judged_of_one_changes_no_rank(found, told, weig
     assert ids(*without, **known) == ids(*partly, **known)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(some, pairs, weighting, st.integers(2, 50))
 def test_scaling_all_times_changes_no_rank(found, told, weights, factor) -> None:
     schemes = drawn(found)
@@ -149,7 +149,7 @@ def test_scaling_all_times_changes_no_rank(found, told, weights, factor) -> None
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some, pairs, weighting)
 def test_a_dominated_scheme_never_wins(found, told, weights) -> None:
     schemes = drawn(found)
@@ -160,7 +160,7 @@ def test_a_dominated_scheme_never_wins(found, told, weights) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some, pairs, weighting, st.randoms(use_true_random=False))
 def test_the_order_is_total_and_does_not_depend_on_the_order_of_the_rules(found, told, weights, shuffle) -> None:
     """Also where schemes are equal in all that counts."""
@@ -174,7 +174,7 @@ def test_the_order_is_total_and_does_not_depend_on_the_order_of_the_rules(found,
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(some, pairs, weighting)
 def test_the_ties_that_a_page_is_given_are_all_that_ranking_anew_takes(found, told, weights) -> None:
     schemes = drawn(found)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelens.trace import intervals
@@ -31,7 +31,6 @@ def shown(found: intervals.IntervalSet) -> list[tuple[int, int]]:
 
 
 @given(SPANS, SPANS, st.integers(0, LIMIT), st.integers(0, LIMIT))
-@settings(deadline=None)
 def test_sets_are_what_their_points_are(left: list[tuple[int, int]], right: list[tuple[int, int]], low: int, high: int):
     a, b, low, high = made(left), made(right), min(low, high), max(low, high)
     window = set(range(low, high))
