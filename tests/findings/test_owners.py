@@ -142,6 +142,17 @@ def test_many_short_launches_are_one_owner_and_no_line_is_blamed() -> None:
     assert only(owners, "launch").locations[0].line == 10
 
 
+def test_of_launches_each_line_has_its_part() -> None:
+    def body(loop: ClockedLoop, number: int) -> None:
+        for launch in range(40):
+            loop.at(10 if launch % 4 else 12).launch("gemm", 5)
+            loop.machine.host(20)
+
+    (launches,) = (owner for owner in ClockedLoop().run(body).owners if owner.kind == "launch")
+    assert [place.line for place, _ in launches.line_shares] == [10, 12]
+    assert [share for _, share in launches.line_shares] == pytest.approx([0.75, 0.25], abs=0.05)
+
+
 def test_the_loader_owns_what_the_gpu_waits_for_in_it() -> None:
     def body(loop: ClockedLoop, number: int) -> None:
         loop.at(10).load_batch(5000)

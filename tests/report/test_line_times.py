@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.support import report_cases as cases
-from tracelens.model import Owner
+from tracelens.model import Location, Owner
 from tracelens.report import line_times
 
 MS = cases.MS
@@ -44,3 +44,11 @@ def test_the_idle_time_of_a_group_of_waits_stands_where_each_of_them_has_it() ->
     times = line_times.line_times(base)
     told = {place.line: times[place.path, place.line].gpu_idle_ns for place in places if place.line is not None}
     assert list(told.values()) == [1_666_667, 833_333]  # of the 2.5 ms that 7 ms of work leave of 9.5
+
+
+def test_launches_of_several_lines_are_told_line_by_line() -> None:
+    places = (Location("train.py", 9), Location("train.py", 10))
+    launches = Owner("launch", 4 * MS, places, line_shares=((places[0], 0.5), (places[1], 0.25)))
+    times = line_times.line_times(cases.held(cases.planned(), Owner("gpu", 6 * MS), launches))
+    idle = [times["train.py", line].gpu_idle_ns for line in (9, 10)]
+    assert idle == [1_750_000, 875_000]  # of the 3.5 ms that 6 ms of work leave of 9.5

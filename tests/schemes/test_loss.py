@@ -140,6 +140,14 @@ def test_a_line_that_may_give_nothing_back_is_the_cause_and_promises_nothing() -
     assert loss_text.details(loss, period) == f"train.py:61: {said}"
 
 
+def test_of_launches_that_several_lines_make_its_part_is_said_beside_what_it_may_give_back() -> None:
+    shared = replace(LAUNCHES, line_shares=((Location("train.py", 61), 0.5), (Location("train.py", 55), 0.25)))
+    loss = of_step(step(NORMS, shared, *LAUNCHING[1:]), 0.3)
+    assert loss is not None and loss.idle_ns == 8 * MS, "and half of 8 ms"
+    others = replace(NORMS, locations=(Location("train.py", 55),), owned_ns=0)
+    assert kind(step(others, shared, *LAUNCHING[1:]), 0.3) == "launch", "launches by themselves make no line a cause"
+
+
 @pytest.mark.parametrize(
     ("owner", "busy"),
     [
