@@ -12,6 +12,7 @@ the script as `tracelens_runtime.py`, so it imports torch only and nothing of Tr
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import gc
@@ -53,7 +54,8 @@ class _Terminable:
     Slurm and Kubernetes send SIGTERM some seconds before they kill, Slurm SIGUSR1 or SIGUSR2 where it is asked to, and
     a terminal that is closed SIGHUP. The script's own handler, or one that a launcher has set, runs afterwards; without
     one the process dies of the signal, with the same status as before. Python's KeyboardInterrupt comes at the end of
-    what is being run, so that no line is left out; a second one comes at once.
+    what is being run, so that no line is left out; a second one comes at once. So does any of them where what is being
+    run does not go on, as where nobody reads the screen.
     """
 
     def __init__(self) -> None:
@@ -62,8 +64,12 @@ class _Terminable:
         self._busy = 0
         self._frame: Any = None
         self._asked = 0
+        self._stuck = False
 
     def drain(self) -> bool:
+        raise NotImplementedError
+
+    def _left_to_run(self) -> int:
         raise NotImplementedError
 
     def _watch(self) -> None:
@@ -106,18 +112,32 @@ class _Terminable:
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._frame = frame
-        at_once = number == signal.SIGINT and self._asked
-        if self._busy and not at_once and os.getpid() == self._process:
-            self._asked = number
-        else:
+        at_once = self._stuck or (number == signal.SIGINT and self._asked)
+        if not self._busy or at_once or os.getpid() != self._process:
+            self._asked, self._stuck = 0, False
             self._deliver(number)
+            return
+        if not self._asked:
+            _thread.start_new_thread(self._insist, (number,))  # `threading` has a lock, which may be held just now
+        self._asked = number
+
+    def _insist(self, number: int) -> None:
+        """Send it again where nothing of what is being run ends for some time."""
+        before = -1
+        while self._asked and (left := self._left_to_run()) != before:
+            before = left
+            time.sleep(MAX_FLUSH_S)
+        if self._asked:
+            self._stuck = True
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def _deliver(self, number: int) -> None:
         """What was to be done without the loop. KeyboardInterrupt leaves the loop, which then runs what waits."""
         interrupts = number == signal.SIGINT
         before = self._handlers_before.get(number, signal.default_int_handler if interrupts else signal.SIG_DFL)
         try:
-            if not interrupts and os.getpid() == self._process:  # a forked child has none of this to finish
+            mine = not self._busy and os.getpid() == self._process  # a forked child has none of this to finish
+            if mine and not interrupts:
                 self.drain()
                 _flush_event_files()
         finally:
@@ -390,6 +410,9 @@ class DeferredReads(_Terminable):
             self._unsealed_calls = 0
             self._run(len(self._calls))
         return self._left
+
+    def _left_to_run(self) -> int:
+        return len(self._calls)
 
     def _run(self, count: int) -> None:
         for _ in range(count):

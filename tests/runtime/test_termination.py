@@ -132,6 +132,33 @@ for step in ahead.iterate(range(10)):
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_the_process_though_nobody_reads_its_lines(number: signal.Signals) -> None:
+    """As with `| less`, or Ctrl-S: a line that is being written never ends."""
+    body = """
+    import tracelens.runtime
+    tracelens.runtime.MAX_FLUSH_S = 0.3
+    print("ready", flush=True)
+    ahead = DeferredReads(every=2)
+    for step in ahead.iterate(range(10)):
+        ahead.defer(print, "x" * 1_000_000, ahead.item(torch.tensor(1.0)))
+    """
+    text = HEAD + textwrap.dedent(body)
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as run:
+        assert run.stdout is not None and run.stdout.readline() == b"ready\n"
+        time.sleep(0.5)
+        run.send_signal(number)
+        try:
+            if number == signal.SIGINT:  # the traceback follows what Python writes at its end: it must be read
+                time.sleep(1)
+                run.stdout.read()
+            assert run.wait(timeout=60) == -number
+        finally:
+            run.kill()
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_forked_child_dies_without_running_what_its_parent_waits_for() -> None:
     body = """
 ahead = DeferredReads(every=10)

@@ -78,6 +78,14 @@ _OF_BARS = {
 on the other. It is drawn with both."""
 
 
+_OF_PATHS_TOO = frozenset({"<data>.replace", "<data>.copy", "<data>.move"})
+"""Methods of texts, dicts and arrays, and of a `pathlib.Path`, whose one argument is where the file goes."""
+
+
+def _is_of_a_path(given: Arguments) -> bool:
+    return bool(given.rest) or len(given.positional) + ("target" in given.named) == 1
+
+
 class Library:
     """Applies the vocabulary."""
 
@@ -127,6 +135,8 @@ class Library:
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
+        if called.full in _OF_PATHS_TOO and _is_of_a_path(given):
+            called = self.memory.make(Name, "<data>.rename", called.receiver)
         if ".mock." in f".{called.full}":
             mocked(given, here, self.memory)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])

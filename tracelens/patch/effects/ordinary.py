@@ -46,7 +46,7 @@ _PARTS: Mapping[str, frozenset[str]] = {
     "warnings": words("catch_warnings filterwarnings simplefilter warn"),
 }
 """What hides nothing in those that could."""
-_LAST_WORDS = ("os._exit", "os.abort", "os.exec", "rich.traceback")
+_LAST_WORDS = ("os._exit", "os.abort", "os.exec", "os.kill", "rich.traceback")
 """What ends the process before anybody can run what waits, or shows the values of variables when an error ends it."""
 _METHODS = words(
     "__init__ __call__ __len__ __getitem__ __iter__ __next__ __enter__ __exit__ __repr__ __str__ __post_init__ "
