@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patching import assert_same, patch_of, script
+from tests.support.patching import assert_same, patch_of, patched_text, script
+from tracelens.patch.effects import objects, vocabulary
+from tracelens.patch.effects.words import words
 
 LOOKS = {
     "a copy": "shutil.copyfile('run.log', 'copy.log')",
@@ -16,6 +18,9 @@ LOOKS = {
     "its lines by a path": "x = x * len(Path('run.log').open().readlines())",
     "its numbers": "x = x * float(np.loadtxt('run.log').sum())",
     "its text by a path": "x = x * len(Path('run.log').read_text())",
+    "its length by a path's class": "x = x * Path.stat(Path('run.log')).st_size",
+    "its length, not that of what it links to": "x = x * Path('run.log').lstat().st_size",
+    "when it was changed": "x = x * os.path.getctime('run.log')",
     "another program": "os.system('wc -l run.log')",
 }
 NO_LOOKS = {
@@ -41,6 +46,37 @@ def test_what_looks_into_a_file_finds_the_log_as_it_was(name: str, tmp_path: Pat
     patch = patch_of(tmp_path, text, lossy=False)
     safe = {hunk.tier for hunk in patch.hunks} == {"safe"}
     assert not safe or "ahead.drain()\n        " + LOOKS[name] in patch.files[0].after.decode()
+
+
+OF_NO_FILE = words(
+    "absolute as_posix as_uri cwd expanduser full_match from_uri group home is_absolute is_relative_to is_reserved"
+    " joinpath match owner relative_to with_name with_segments with_stem with_suffix"
+)
+
+
+@pytest.mark.parametrize("method", sorted(n for n in dir(Path) if n[0] != "_" and callable(getattr(Path, n))))
+def test_what_a_path_does_to_files_is_known(method: str) -> None:
+    entry = vocabulary.lookup(f"<data>.{method}")
+    assert entry is not None
+    of_files = {objects.DISK_READ, objects.DISK_WRITE}.intersection(entry.does)
+    assert bool(of_files) != (method in OF_NO_FILE or method == "replace"), "`replace` is a text's, too: see below"
+
+
+@pytest.mark.parametrize(
+    "move", ["path.replace('old.log')", "Path.replace(path, 'old.log')", "path.replace(target='old.log')"]
+)
+def test_a_log_that_its_path_moves_has_its_lines_before(move: str, tmp_path: Path) -> None:
+    text = script(
+        "from pathlib import Path\npath = Path('run.log')\nfor i, (x, y) in enumerate(loader):\n    STEP\n"
+        "    with open('run.log', 'a') as f:\n        f.write(f'{loss.item()}\\n')  # fires\n"
+        f"    if i == 6:\n        {move}\n"
+    )
+    patch = patch_of(tmp_path, text)
+    if not patch.hunks:
+        assert "looks at files" in patch.declined[0].obstacle
+        return
+    later = patched_text(patch).partition("def ")[2].partition("ahead =")[0]
+    assert move in later or ".drain()" in patched_text(patch).partition(move)[0]
 
 
 @pytest.mark.parametrize("name", NO_LOOKS)

@@ -81,9 +81,7 @@ on the other. It is drawn with both."""
 _OF_PATHS_TOO = frozenset({"<data>.replace", "<data>.copy", "<data>.move"})
 """Methods of texts, dicts and arrays, and of a `pathlib.Path`, whose one argument is where the file goes."""
 
-
-def _is_of_a_path(given: Arguments) -> bool:
-    return bool(given.rest) or len(given.positional) + ("target" in given.named) == 1
+_PATHS = frozenset({"pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath"})
 
 
 class Library:
@@ -135,8 +133,7 @@ class Library:
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
-        if called.full in _OF_PATHS_TOO and _is_of_a_path(given):
-            called = self.memory.make(Name, "<data>.rename", called.receiver)
+        called = self._of_a_path(called, given)
         if ".mock." in f".{called.full}":
             mocked(given, here, self.memory)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
@@ -163,6 +160,15 @@ class Library:
         return self.results.result(entry, called, given, results, here) | self._timed(
             entry, called, given, results, here
         )
+
+    def _of_a_path(self, called: Name, given: Arguments) -> Name:
+        """A path is data like any other: what is done by it is told by the method's arguments, or by its class."""
+        owner, _, method = called.full.rpartition(".")
+        unbound = owner in _PATHS and len(given.positional) > 0
+        full = f"<data>.{method}" if unbound else called.full
+        if full in _OF_PATHS_TOO and (given.rest or len(given.positional) - unbound + ("target" in given.named) == 1):
+            full = "<data>.rename"
+        return called if full == called.full else self.memory.make(Name, full, called.receiver)
 
     def _unnamed(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         """What runs though the call does not name it: parts of loggers, special methods behind a base's method, and
