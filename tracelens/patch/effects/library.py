@@ -78,9 +78,10 @@ _OF_BARS = {
 on the other. It is drawn with both."""
 
 
-_OF_PATHS_TOO = frozenset({"<data>.replace", "<data>.copy", "<data>.move"})
-"""Methods of texts, dicts and arrays, and of a `pathlib.Path`, whose one argument is where the file goes."""
+_OF_PATHS_TOO = frozenset({"<data>.replace", "<data>.copy", "<data>.move", "<data>.to_string"})
+"""Methods of texts, dicts and arrays; the one argument of a `pathlib.Path`'s, or a table's, is where the file goes."""
 
+_GOES_TO = frozenset({"target", "buf"})
 _PATHS = frozenset({"pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath"})
 
 
@@ -166,7 +167,8 @@ class Library:
         owner, _, method = called.full.rpartition(".")
         unbound = owner in _PATHS and len(given.positional) > 0
         full = f"<data>.{method}" if unbound else called.full
-        if full in _OF_PATHS_TOO and (given.rest or len(given.positional) - unbound + ("target" in given.named) == 1):
+        number = len(given.positional) - unbound + len(_GOES_TO & given.named.keys())
+        if full in _OF_PATHS_TOO and (given.rest or number == 1):
             full = "<data>.rename"
         return called if full == called.full else self.memory.make(Name, full, called.receiver)
 
