@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ctypes
 import functools
 import gc
 import operator
@@ -65,6 +66,8 @@ class _Terminable:
         self._frame: Any = None
         self._asked = 0
         self._stuck = False
+        self._ending = False
+        self._listens = False
 
     def drain(self) -> bool:
         raise NotImplementedError
@@ -85,6 +88,7 @@ class _Terminable:
                 self._handlers_before[number] = before
         if self._handlers_before:
             _watch_forks()
+            self._listens = _hear_signals()
         for number in self._handlers_before:
             signal.signal(number, self._on_signal)
 
@@ -96,6 +100,9 @@ class _Terminable:
             number, before = self._handlers_before.popitem()
             if getattr(signal.getsignal(number), "__self__", None) is self:
                 signal.signal(number, before)
+        if self._listens:
+            self._listens = False
+            _hear_no_signals()
 
     @contextlib.contextmanager
     def _put_off(self) -> Iterator[None]:
@@ -111,25 +118,56 @@ class _Terminable:
                 self._deliver(number)
 
     def _on_signal(self, number: int, frame: Any) -> None:
+        while self._ending:  # `_end` writes what waits, and then ends the process
+            time.sleep(MAX_FLUSH_S)
         self._frame = frame
         at_once = self._stuck or (number == signal.SIGINT and self._asked)
         if not self._busy or at_once or os.getpid() != self._process:
             self._asked, self._stuck = 0, False
             self._deliver(number)
             return
-        if not self._asked:
-            _thread.start_new_thread(self._insist, (number,))  # `threading` has a lock, which may be held just now
         self._asked = number
 
-    def _insist(self, number: int) -> None:
-        """Send it again where nothing of what is being run ends for some time."""
-        before = -1
-        while self._asked and (left := self._left_to_run()) != before:
-            before = left
+    def _see_to(self, number: int) -> None:
+        """In a thread, of a signal that has come: Python handles it where the main thread is back from a call in C, and
+        this class where what is being run is done. Neither need happen: a collective that hangs, a screen that nobody
+        reads. Without the loop the signal would have ended the process, or interrupted the line."""
+        ends, before = self._ends(number), None
+        while True:
             time.sleep(MAX_FLUSH_S)
-        if self._asked:
+            now = (self._asked, self._left_to_run())
+            if not ends and not self._asked:
+                return
+            if now == before:
+                break
+            before = now
+        if ends:
+            self._end(number)
+        else:
             self._stuck = True
             signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    def _outer(self, number: int) -> _Terminable | None:
+        """The loop around this one."""
+        outer = getattr(self._handlers_before.get(number), "__self__", None)
+        return outer if isinstance(outer, _Terminable) else None
+
+    def _ends(self, number: int) -> bool:
+        """Whether nobody handled the signal before."""
+        outer = self._outer(number)
+        return outer._ends(number) if outer else self._handlers_before.get(number) is signal.SIG_DFL
+
+    def _end(self, number: int) -> None:
+        """What waits, unless that is what hangs, and the end of the process."""
+        loop: _Terminable | None = self
+        while loop and not loop._busy:
+            loop._ending = True
+            writing = threading.Thread(target=loop.drain, daemon=True)
+            writing.start()
+            writing.join(MAX_FLUSH_S)
+            loop = loop._outer(number)
+        ctypes.CDLL(None).signal(number, 0)  # `signal.signal` is for the main thread alone
+        os.kill(os.getpid(), number)
 
     def _deliver(self, number: int) -> None:
         """What was to be done without the loop. KeyboardInterrupt leaves the loop, which then runs what waits."""
@@ -155,6 +193,38 @@ _ENDINGS = tuple(
     if (number := getattr(signal, name, None)) is not None
 )
 """What ends a process where nobody handles it, but for SIGKILL, which nobody can, and for signs of a fault."""
+
+
+_ears: dict[int, int] = {}
+"""Per process where Python writes the number of each signal as soon as it comes, for a thread that reads it."""
+
+
+def _listen(heard: int) -> None:
+    while numbers := os.read(heard, 64):
+        for number in numbers:
+            loop = getattr(signal.getsignal(number), "__self__", None)
+            if isinstance(loop, _Terminable):
+                loop._see_to(number)
+
+
+def _hear_signals() -> bool:
+    """Whether it is this loop that hears of signals now: a loop around it, or somebody else, may do so already."""
+    if not hasattr(signal, "pthread_kill"):
+        return False
+    if os.getpid() not in _ears:
+        heard, _ears[os.getpid()] = os.pipe()
+        os.set_blocking(_ears[os.getpid()], False)
+        _thread.start_new_thread(_listen, (heard,))
+    before = signal.set_wakeup_fd(_ears[os.getpid()], warn_on_full_buffer=False)
+    if before != -1:
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+    return before == -1
+
+
+def _hear_no_signals() -> None:
+    before = signal.set_wakeup_fd(-1)
+    if before not in (-1, *_ears.values()):
+        signal.set_wakeup_fd(before, warn_on_full_buffer=False)
 
 
 def _handled_in_c() -> frozenset[int]:
@@ -190,6 +260,7 @@ def _watch_forks() -> None:
         for number in _ENDINGS:
             while isinstance(ours := getattr(signal.getsignal(number), "__self__", None), _Terminable):
                 signal.signal(number, ours._handlers_before.get(number, signal.SIG_DFL))
+        _hear_no_signals()  # what ends the child is not to be heard by its parent
         release()
 
     if hasattr(os, "register_at_fork"):

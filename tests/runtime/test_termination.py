@@ -150,11 +150,67 @@ def test_a_signal_ends_the_process_though_nobody_reads_its_lines(number: signal.
         run.send_signal(number)
         try:
             if number == signal.SIGINT:  # the traceback follows what Python writes at its end: it must be read
-                time.sleep(1)
+                time.sleep(2)
                 run.stdout.read()
             assert run.wait(timeout=60) == -number
         finally:
             run.kill()
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+def test_a_signal_ends_a_call_that_does_not_return_with_all_lines_before_it() -> None:
+    """As in a collective that hangs: Python runs no handler before the call is back."""
+    body = """
+    import hashlib, threading
+    import tracelens.runtime
+    tracelens.runtime.MAX_FLUSH_S = 0.3
+    ahead = DeferredReads(every=10)
+    for step in ahead.iterate(range(10)):
+        ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+        if step == 3:
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+            hashlib.pbkdf2_hmac("sha256", b"a", b"b", 100_000_000)  # a minute in C, without the interpreter's lock
+    """
+    before = time.monotonic()
+    assert ended(body) == (-signal.SIGTERM, "0 0.0\n1 1.0\n2 2.0\n3 3.0\n")
+    assert time.monotonic() - before < 40
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+def test_a_process_lives_on_whose_child_is_ended_and_whose_own_handler_returns() -> None:
+    body = """
+    import tracelens.runtime
+    tracelens.runtime.MAX_FLUSH_S = 0.1
+    signal.signal(signal.SIGUSR1, lambda *_: print("asked", flush=True))
+    ahead = DeferredReads(every=10)
+    for step in ahead.iterate(range(2)):
+        ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+        child = os.fork()
+        if not child:
+            time.sleep(30)
+        os.kill(child, signal.SIGTERM)
+        print(os.WTERMSIG(os.waitpid(child, 0)[1]), flush=True)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        time.sleep(0.5)
+    print("end", signal.set_wakeup_fd(-1), flush=True)
+    """
+    assert ended(body) == (0, "15\n0 0.0\nasked\n15\n1 1.0\nasked\nend -1\n")
+
+
+def test_who_hears_of_signals_already_goes_on_to() -> None:
+    own, told = os.pipe()
+    os.set_blocking(told, False)
+    before = signal.set_wakeup_fd(told)
+    try:
+        for _ in DeferredReads(10).iterate([1]):
+            assert signal.set_wakeup_fd(told) == told
+        assert signal.set_wakeup_fd(told) == told
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(own)
+        os.close(told)
 
 
 @pytest.mark.programs
