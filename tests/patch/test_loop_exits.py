@@ -42,6 +42,21 @@ def test_what_leaves_a_loop_on_purpose_loses_nothing(end: str, tmp_path: Path) -
     assert assert_same(tmp_path, text, patch).output.startswith("17 ")
 
 
+def test_an_error_of_what_waits_comes_before_one_that_the_loop_raises(tmp_path: Path) -> None:
+    """No error gets out of an iterator that is closed by another one."""
+    text = script("""
+    known = {step: step for step in range(14)}
+    for step, (x, y) in enumerate(loader):
+        STEP
+        print(known[step], loss.item())  # fires
+        if step == 15:
+            raise RuntimeError("diverged")
+    """)
+    patch = patch_of(tmp_path, text, lossy=False)
+    assert assert_same(tmp_path, text, patch).ending == "KeyError: 14"
+    assert "tracelens_runtime.DeferredReads" in patched_text(patch)
+
+
 def test_from_a_loop_within_it_is_left_as_well(tmp_path: Path) -> None:
     within = "for part in range(2):\n                    if part:\n                        raise Finished(str(part))"
     text = script(LEFT.replace("END", within))

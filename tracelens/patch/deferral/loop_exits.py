@@ -1,8 +1,9 @@
-"""Where the text of a loop leaves it on purpose: what waits in plain lines is read there before.
+"""Where the text of a loop leaves it: what waits is read there before.
 
 In: the facts of a loop. Out: the statements. A `return` and `sys.exit()` do so, and a `raise` that ends a training,
-such as that of `StopIteration` at the last step. An error that no handler of the file names is none: it is not expected
-to come, and what it loses is said with the patch.
+such as that of `StopIteration` at the last step. An error that no handler of the file names is not expected to come:
+plain lines say with the patch what it loses, and the helpers lose nothing but an error of what waits, which would have
+come first.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.guards import is_exit
 
 
-def leaving(facts: LoopFacts, breaks: bool) -> Iterator[cst.CSTNode]:
-    """The lines that leave the loop, with those of its own `break`s where these count."""
+def leaving(facts: LoopFacts, breaks: bool, errors: bool = False) -> Iterator[cst.CSTNode]:
+    """The lines that leave the loop, with those of its own `break`s and of errors where these count."""
     for node in bar_texts.of_loop(facts.loop):
         line = facts.source.parent(node)
         jumps = isinstance(node, cst.Return) or (breaks and isinstance(node, cst.Break))
+        jumps = jumps or (errors and isinstance(node, cst.Raise) and isinstance(line, cst.SimpleStatementLine))
         if line is not None and (jumps or _ends_training(facts, node)):
             yield line
 
