@@ -19,30 +19,39 @@ from tracelens.patch.effects.scopes import imported
 from tracelens.patch.effects.words import words
 
 _WHOLE = words(
-    "__future__ abc argparse ast base64 bisect configparser copy csv datetime decimal distutils enum errno fcntl "
-    "fnmatch fractions getpass glob gzip hashlib heapq html io itertools json math multiprocessing numbers os pathlib "
-    "pdb pickle platform pprint random re shutil socket statistics string struct subprocess tarfile tempfile textwrap "
-    "time timeit typing unicodedata urllib uuid xml zipfile"
+    "__future__ abc argparse ast base64 bisect copy csv datetime distutils enum errno fcntl fnmatch fractions getpass "
+    "glob gzip hashlib heapq html itertools json math numbers os pathlib platform pprint random re shutil statistics "
+    "string subprocess tarfile tempfile textwrap time typing unicodedata uuid zipfile"
 )
 """Modules of the standard library that hide nothing."""
 _PARTS: Mapping[str, frozenset[str]] = {
     "collections": words("Counter OrderedDict abc defaultdict deque namedtuple"),
     "contextlib": words("contextmanager nullcontext suppress"),
+    "decimal": words("Decimal ROUND_HALF_EVEN ROUND_HALF_UP"),
     "dataclasses": words("asdict astuple dataclass field fields is_dataclass replace"),
     "functools": words("cache cached_property lru_cache partial reduce wraps"),
     "gc": words("collect disable enable freeze isenabled"),
     "inspect": words("getfile getfullargspec getmembers getsource isclass isfunction signature"),
+    "io": words("BytesIO StringIO open"),
     "logging": words(
         "CRITICAL DEBUG ERROR FileHandler Formatter INFO Logger StreamHandler WARNING basicConfig critical debug "
         "disable error exception getLogger handlers info log warn warning"
     ),
     "logging.handlers": words("RotatingFileHandler SysLogHandler TimedRotatingFileHandler WatchedFileHandler"),
+    "multiprocessing": words("cpu_count freeze_support set_start_method"),
     "operator": words("add itemgetter mul sub truediv"),
+    "pdb": words("set_trace"),
+    "pickle": words("HIGHEST_PROTOCOL UnpicklingError dump dumps load loads"),
+    "socket": words("gethostname"),
+    "struct": words("calcsize pack unpack unpack_from"),
     "sys": words(
         "argv byteorder executable exit float_info getsizeof maxsize path platform stderr stdin stdout version "
         "version_info"
     ),
+    "timeit": words("default_timer"),
     "traceback": words("format_exc format_exception format_tb print_exc print_exception print_tb"),
+    "urllib": words("error parse request"),
+    "urllib.request": words("urlretrieve"),
     "warnings": words("catch_warnings filterwarnings simplefilter warn"),
 }
 """What hides nothing in those that could."""
