@@ -1,4 +1,4 @@
-# tracelens runtime 8: copied beside the training script by `tracelens apply`; needs torch and nothing else.
+# tracelens runtime 9: copied beside the training script by `tracelens apply`; needs torch and nothing else.
 """What patched training scripts use: reads that wait, batches copied ahead, and named streams.
 
 In: the tensors, loaders and statements of a training loop. Out: the same values in the same order, later. On a
@@ -24,7 +24,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any
 
 import torch
@@ -59,6 +59,9 @@ class _Terminable:
     run does not go on, as where nobody reads the screen.
     """
 
+    _calls: Sized = ()
+    """What waits."""
+
     def __init__(self) -> None:
         self._process = 0
         self._handlers_before: dict[int, Any] = {}
@@ -70,9 +73,6 @@ class _Terminable:
         self._listens = False
 
     def drain(self) -> bool:
-        raise NotImplementedError
-
-    def _left_to_run(self) -> int:
         raise NotImplementedError
 
     def _watch(self) -> None:
@@ -134,8 +134,8 @@ class _Terminable:
         reads. Without the loop the signal would have ended the process, or interrupted the line."""
         ends, before = self._ends(number), None
         while True:
-            time.sleep(MAX_FLUSH_S)
-            now = (self._asked, self._left_to_run())
+            time.sleep(MAX_FLUSH_S / 2)
+            now = (self._asked, len(self._calls))
             if not ends and not self._asked:
                 return
             if now == before:
@@ -481,9 +481,6 @@ class DeferredReads(_Terminable):
             self._unsealed_calls = 0
             self._run(len(self._calls))
         return self._left
-
-    def _left_to_run(self) -> int:
-        return len(self._calls)
 
     def _run(self, count: int) -> None:
         for _ in range(count):

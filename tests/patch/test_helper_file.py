@@ -83,6 +83,17 @@ def test_each_helper_works_without_those_that_it_does_not_need(offered: str) -> 
     assert not (names & known) - set(space)
 
 
+def test_what_the_loop_leaves_to_a_subclass_is_in_the_part_that_has_it() -> None:
+    part = ast.parse(vendored.content({"DeferredReads", "DeferredReads.iterate", "DeferredReads.defer"}))
+    base, derived = (
+        next(node for node in part.body if isinstance(node, ast.ClassDef) and node.name == name)
+        for name in ("_Terminable", "DeferredReads")
+    )
+    methods = {one.name: one for one in base.body if isinstance(one, ast.FunctionDef)}
+    abstract = {name for name, one in methods.items() if "NotImplementedError" in ast.unparse(one)}
+    assert abstract == {"drain"} <= {one.name for one in derived.body if isinstance(one, ast.FunctionDef)}
+
+
 def test_a_patch_brings_the_helpers_that_it_calls(tmp_path: Path) -> None:
     text = script(READS_IN_TWO_LOOPS)
     patch = patch_of(tmp_path, text)
