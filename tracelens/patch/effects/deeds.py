@@ -91,7 +91,7 @@ class Deeds:
         waiting = deque(seen)
         while waiting:
             unit = waiting.popleft()
-            if self._is_unknown(unit):
+            if is_of_anything(unit, self.memory):
                 continue
             yield unit
             summary = self.memory.summaries[unit]
@@ -120,7 +120,7 @@ class Deeds:
             at, unit = (certain or perhaps).popleft()
             if unit in seen:
                 continue
-            if known and self._is_unknown(unit):
+            if known and is_of_anything(unit, self.memory):
                 perhaps.append((at, unit))
                 continue
             seen.add(unit)
@@ -133,16 +133,6 @@ class Deeds:
                     (certain if known and node not in summary.doubtful else perhaps).append((at, one))
             if _calls_anything(unit):
                 yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True), True) for kind in (READS, WRITES))
-
-    def _is_unknown(self, unit: Unit) -> bool:
-        """Whether nobody can tell if what the unit stands for is called: by unknown code, through an object of a
-        library of which no more is known than what it has, or as one of the project's objects that a file may have."""
-        if not isinstance(unit, Callbacks) or _calls_anything(unit):
-            return _calls_anything(unit)
-        if is_loaded(unit.holder):
-            return True
-        direct = self.memory.fields.get(unit.holder, {}).get(ANY_KEY, ())
-        return any(isinstance(one, Thing) and one.kind == "holder" for one in direct)
 
     def _is_drained(self, unit: Unit, node: ast.AST) -> bool:
         if isinstance(unit, Callbacks) or not self.drained:
@@ -187,6 +177,17 @@ class Deeds:
 def _calls_anything(unit: Unit) -> bool:
     """Whether the unit stands for what unknown code may call."""
     return isinstance(unit, Callbacks) and unit.holder is SHARED
+
+
+def is_of_anything(unit: Unit, memory: Memory) -> bool:
+    """Whether nobody can tell if what the unit stands for is called: by unknown code, through an object of a library
+    of which no more is known than what it has, or as one of the project's objects that a file may have."""
+    if not isinstance(unit, Callbacks) or _calls_anything(unit):
+        return _calls_anything(unit)
+    if is_loaded(unit.holder):
+        return True
+    direct = memory.fields.get(unit.holder, {}).get(ANY_KEY, ())
+    return any(isinstance(one, Thing) and one.kind == "holder" for one in direct)
 
 
 def _is_doubtful(summary: UnitSummary, node: ast.AST, effect: Effect) -> bool:
