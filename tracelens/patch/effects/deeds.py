@@ -205,9 +205,16 @@ def is_occasional(deed: Deed) -> bool:
     """
     if isinstance(deed.unit, Callbacks):
         return False
+    if is_warning(deed.node):
+        return True
     around = path_to(code_of(deed.unit), deed.node)
     conditions = [one for one in around if isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler))]
     return deed.elsewhere or not all(map(comes_again, conditions))
+
+
+def is_warning(node: ast.AST) -> bool:
+    """`warnings.warn(…)`: Python shows it once for each place that gives it, unless it is told otherwise."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
 
 
 def is_of_an_error(deed: Deed) -> bool:
