@@ -100,3 +100,40 @@ def test_a_parameter_with_the_name_of_a_method_is_not_the_method(tmp_path: Path)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_method_is_met_under_each_name_that_it_is_given(name: str, tmp_path: Path) -> None:
     assert patch_of(tmp_path, _named(*CALLS[name])).empty
+
+
+STEPPED = """
+from torch import optim
+class Board:
+    def step(self):
+        print("stepped")
+class Own(optim.SGD):
+    def step(self, closure=None):
+        print("stepped")
+        return super().step(closure)
+def train():
+    opt = MAKES
+    for x, y in loader:
+        opt.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        opt.step()
+        print(loss.item())  # fires
+train()
+"""
+MADE = {
+    "optim.SGD(model.parameters(), lr=0.1)": True,
+    "torch.optim.SGD(model.parameters(), lr=0.1)": True,
+    "Own(model.parameters(), lr=0.1)": False,
+    "optim.SGD(model.parameters(), lr=0.1); opt = Own(model.parameters(), lr=0.1)": False,
+    "optim.SGD(model.parameters(), lr=0.1); opt.step = Board().step": False,
+}
+
+
+@pytest.mark.parametrize("makes", MADE)
+def test_the_step_of_an_optimizer_of_torch_is_no_step_of_the_project(makes: str, tmp_path: Path) -> None:
+    text = script(STEPPED.replace("MAKES", makes))
+    if MADE[makes]:
+        _waits(text, tmp_path)
+    else:
+        assert patch_of(tmp_path, text).empty

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from tracelens.patch.effects.file_bases import supers
 from tracelens.patch.effects.file_constants import constants, is_constant
+from tracelens.patch.effects.file_made import methods_of_optimizers
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
 from tracelens.patch.effects.scopes import FUNCTIONS, defaults, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -64,7 +65,8 @@ class FileCalls:
             yield from self._supers[node]
         elif isinstance(node, ast.Attribute):
             root = chain_of(node)[-1]
-            if not (isinstance(root, ast.Name) and root.id in self.text.libraries):
+            of_library = isinstance(root, ast.Name) and root.id in self.text.libraries
+            if not of_library and node not in self._of_optimizers:
                 yield from functions.get(node.attr, ())
                 yield from self._methods(self.text.classes.get(node.attr))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -76,6 +78,11 @@ class FileCalls:
     @cached_property
     def _supers(self) -> dict[ast.AST, tuple[FunctionNode, ...]]:
         return dict(supers(self.text))
+
+    @cached_property
+    def _of_optimizers(self) -> frozenset[ast.AST]:
+        codes = (one for one in self.text.around if isinstance(one, (ast.Module, *FUNCTIONS)))
+        return frozenset(node for code in codes for node in methods_of_optimizers(self.text, code))
 
     def _is_known(self, called: ast.expr) -> bool:
         """Whether a call is one of a function by its name, and not of an object."""

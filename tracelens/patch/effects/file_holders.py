@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from tracelens.patch.effects.file_bars import content_of_bar
 from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
 from tracelens.patch.effects.file_fills import FileFills
 from tracelens.patch.effects.file_fresh import Times, fresh
+from tracelens.patch.effects.file_made import content_of_bar
 from tracelens.patch.effects.file_methods import FileMethods
 from tracelens.patch.effects.file_text import FileText, Place, chain_of
 from tracelens.patch.effects.places import Loop, function_of, last_name
