@@ -99,3 +99,57 @@ def test_a_meter_that_does_no_such_thing_waits(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, text)
     assert [hunk.tier for hunk in patch.hunks] == ["checked"]
     assert_same(tmp_path, text, patch)
+
+
+NEVER_CALLED = """
+class Mixer:
+    def update(self, loss):
+        print("mixed", torch.rand(1))
+    def __call__(self, meter):
+        print("mixed", meter.values)
+"""
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_what_has_the_name_of_another_method_is_no_obstacle_where_calls_were_followed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    LIMITS[name](monkeypatch)
+    text = script(NEVER_CALLED + METER.lstrip("\n") + "self.seen.append(1)\n" + METERED)
+    patch = patch_of(tmp_path, text)
+    assert [hunk.tier for hunk in patch.hunks] == (["checked"] if name == "few" else [])
+    if name == "few":
+        assert_same(tmp_path, text, patch)
+
+
+CALLED = {
+    "where the read stands": METERED.replace("meter = Meter()", "meter = Mixer()"),
+    "by what waits": METERED.replace("meter = Meter()", "meter = Meter(Mixer())"),
+    "between two batches": METERED.replace("loader:", "map(Mixer(), loader):"),
+    "beside the loop": "import signal\nsignal.signal(signal.SIGUSR1, Mixer().update)\n" + METERED,
+}
+
+
+@pytest.mark.usefixtures("told")
+@pytest.mark.parametrize("name", CALLED)
+def test_what_is_called_there_is_an_obstacle_where_calls_were_followed(name: str, tmp_path: Path) -> None:
+    mixer = """
+class Mixer:
+    def __init__(self, *_):
+        self.values = {}
+    def update(self, loss):
+        self.values["loss"] = loss
+        print("mixed", torch.rand(1))
+    def __call__(self, batch):
+        print("mixed")
+        return batch
+class Meter(Mixer):
+    def __init__(self, *others):
+        self.others, self.values = others, {}
+    def update(self, loss):
+        self.values["loss"] = loss
+        print("loss", loss)
+        for one in self.others:
+            one.update(loss)
+"""
+    assert patch_of(tmp_path, script(mixer + CALLED[name])).empty

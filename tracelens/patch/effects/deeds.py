@@ -91,7 +91,7 @@ class Deeds:
         waiting = deque(seen)
         while waiting:
             unit = waiting.popleft()
-            if self._is_unknown(unit):
+            if is_of_anything(unit, self.memory):
                 continue
             yield unit
             summary = self.memory.summaries[unit]
@@ -120,7 +120,7 @@ class Deeds:
             at, unit = (certain or perhaps).popleft()
             if unit in seen:
                 continue
-            if known and self._is_unknown(unit):
+            if known and is_of_anything(unit, self.memory):
                 perhaps.append((at, unit))
                 continue
             seen.add(unit)
@@ -133,16 +133,6 @@ class Deeds:
                     (certain if known and node not in summary.doubtful else perhaps).append((at, one))
             if _calls_anything(unit):
                 yield from (Deed(at, unit, at, Effect(kind, SHARED, "", deep=True), True) for kind in (READS, WRITES))
-
-    def _is_unknown(self, unit: Unit) -> bool:
-        """Whether nobody can tell if what the unit stands for is called: by unknown code, through an object of a
-        library of which no more is known than what it has, or as one of the project's objects that a file may have."""
-        if not isinstance(unit, Callbacks) or _calls_anything(unit):
-            return _calls_anything(unit)
-        if is_loaded(unit.holder):
-            return True
-        direct = self.memory.fields.get(unit.holder, {}).get(ANY_KEY, ())
-        return any(isinstance(one, Thing) and one.kind == "holder" for one in direct)
 
     def _is_drained(self, unit: Unit, node: ast.AST) -> bool:
         if isinstance(unit, Callbacks) or not self.drained:
@@ -189,6 +179,17 @@ def _calls_anything(unit: Unit) -> bool:
     return isinstance(unit, Callbacks) and unit.holder is SHARED
 
 
+def is_of_anything(unit: Unit, memory: Memory) -> bool:
+    """Whether nobody can tell if what the unit stands for is called: by unknown code, through an object of a library
+    of which no more is known than what it has, or as one of the project's objects that a file may have."""
+    if not isinstance(unit, Callbacks) or _calls_anything(unit):
+        return _calls_anything(unit)
+    if is_loaded(unit.holder):
+        return True
+    direct = memory.fields.get(unit.holder, {}).get(ANY_KEY, ())
+    return any(isinstance(one, Thing) and one.kind == "holder" for one in direct)
+
+
 def _is_doubtful(summary: UnitSummary, node: ast.AST, effect: Effect) -> bool:
     """Whether an effect is that of a change in place that is only likely: of what may as well be a number, or of a
     call that is a tensor's unless it is something else's, with all that the other would look at."""
@@ -204,9 +205,16 @@ def is_occasional(deed: Deed) -> bool:
     """
     if isinstance(deed.unit, Callbacks):
         return False
+    if is_warning(deed.node):
+        return True
     around = path_to(code_of(deed.unit), deed.node)
     conditions = [one for one in around if isinstance(one, (ast.If, ast.IfExp, ast.ExceptHandler))]
     return deed.elsewhere or not all(map(comes_again, conditions))
+
+
+def is_warning(node: ast.AST) -> bool:
+    """`warnings.warn(…)`: Python shows it once for each place that gives it, unless it is told otherwise."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
 
 
 def is_of_an_error(deed: Deed) -> bool:

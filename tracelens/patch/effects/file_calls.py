@@ -12,7 +12,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from tracelens.patch.effects.file_bases import supers
 from tracelens.patch.effects.file_constants import constants, is_constant
+from tracelens.patch.effects.file_made import methods_of_optimizers
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
 from tracelens.patch.effects.scopes import FUNCTIONS, defaults, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -59,16 +61,28 @@ class FileCalls:
     def called(self, node: ast.AST) -> Iterator[FunctionNode]:
         """The functions that a call, or the mention of a function, may run; by their names."""
         functions = self.text.functions
-        if isinstance(node, ast.Attribute):
+        if node in self._supers:
+            yield from self._supers[node]
+        elif isinstance(node, ast.Attribute):
             root = chain_of(node)[-1]
-            if not (isinstance(root, ast.Name) and root.id in self.text.libraries):
+            of_library = isinstance(root, ast.Name) and root.id in self.text.libraries
+            if not of_library and node not in self._of_optimizers:
                 yield from functions.get(node.attr, ())
                 yield from self._methods(self.text.classes.get(node.attr))
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield from functions.get(node.id, ())
+            yield from self.text.functions_of_name(node.id)
             yield from self._methods(self.text.classes.get(node.id))
         elif isinstance(node, ast.Call) and not self._is_known(node.func):
             yield from (one for name in _CALLED for one in functions.get(name, ()))
+
+    @cached_property
+    def _supers(self) -> dict[ast.AST, tuple[FunctionNode, ...]]:
+        return dict(supers(self.text))
+
+    @cached_property
+    def _of_optimizers(self) -> frozenset[ast.AST]:
+        codes = (one for one in self.text.around if isinstance(one, (ast.Module, *FUNCTIONS)))
+        return frozenset(node for code in codes for node in methods_of_optimizers(self.text, code))
 
     def _is_known(self, called: ast.expr) -> bool:
         """Whether a call is one of a function by its name, and not of an object."""
@@ -158,9 +172,10 @@ class FileCalls:
                 for value in _handed(node):
                     if isinstance(value, ast.Lambda):
                         out[value] = None
-                    elif isinstance(value, (ast.Name, ast.Attribute)) and value not in called:
-                        name = value.id if isinstance(value, ast.Name) else value.attr
-                        out.update(dict.fromkeys(self.text.functions.get(name, ())))
+                    elif isinstance(value, ast.Name) and value not in called:
+                        out.update(dict.fromkeys(self.text.functions_of_name(value.id)))
+                    elif isinstance(value, ast.Attribute) and value not in called:
+                        out.update(dict.fromkeys(self.text.functions.get(value.attr, ())))
         return tuple(out)
 
 

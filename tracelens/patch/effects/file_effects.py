@@ -40,6 +40,7 @@ from tracelens.patch.effects.project import Project, ProjectFile
 from tracelens.patch.effects.question import Answer, Question
 from tracelens.patch.effects.reached import Reached, filled_in_place
 from tracelens.patch.effects.reasons import Reason, not_known
+from tracelens.patch.effects.running import Running
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
 _RELIED_ON = re.compile(r"torch\.(cuda|accelerator|Tensor|autograd|utils\.data)\.|torch\.(stack|Tensor)$")
@@ -118,7 +119,11 @@ class FileEffects:
         hidden = tuple(not_known(text, file.shown, question.line) for text in self._hidden)
         if analysis.memory.limits.coarse:
             many = say("the project is so large that many of its objects are not told apart")
-            hidden = (*hidden, not_known(many, file.shown, question.line), *self._seen_in_file(file, loop, question))
+            hidden = (
+                *hidden,
+                not_known(many, file.shown, question.line),
+                *self._seen_in_file(file, loop, question, analysis),
+            )
         answer = judge(analysis, question, self.started or self.path)
         answer = _with(_supposed(answer) if analysis.memory.limits.coarse else answer, hidden)
         return answer if answer.reasons else _with(answer, self._unusual(analysis))
@@ -144,15 +149,20 @@ class FileEffects:
             return None
         return NamedHolders(self._holders.within(loop), function_of(tree, loop))
 
-    def _seen_in_file(self, file: ProjectFile, loop: Loop, question: Question) -> Iterator[Reason]:
-        """The obstacles that the file itself shows, where its project is too large to be followed."""
+    def _seen_in_file(
+        self, file: ProjectFile, loop: Loop, question: Question, analysis: Analysis | None = None
+    ) -> Iterator[Reason]:
+        """The obstacles that the file itself shows, where its project is too large to be followed, or to be told apart:
+        what is called by its name alone is looked for among what the analysis calls then."""
         later = [node for span in question.later for node in nodes_in(loop, span)]
         kept = question.kept if question.kept is not None else evaluated_in_place(later)
         holders = self._holders.within(loop)
         files = ((self.project.file(path), span) for path, span in question.drained)
         places = ((one.tree, span) for one, span in files if one is not None and one.tree is not None)
         drained = drains(function_of(holders.text.tree, loop), holders.text.tree, places)
-        yield from FileJudge(holders, loop, question.later, kept, drained, file.shown).reasons()
+        units = units_of(analysis, file.tree, loop) if analysis is not None and file.tree is not None else ()
+        running = Running(analysis.memory, units, loop) if analysis is not None else None
+        yield from FileJudge(holders, loop, question.later, kept, drained, file.shown, running).reasons()
 
     def _hiding_in(self, file: ProjectFile) -> Iterator[Reason]:
         """What of the file hides what it does: nobody has followed what it meets."""

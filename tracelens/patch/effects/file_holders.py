@@ -14,6 +14,7 @@ from functools import cached_property
 from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
 from tracelens.patch.effects.file_fills import FileFills
 from tracelens.patch.effects.file_fresh import Times, fresh
+from tracelens.patch.effects.file_made import content_of_bar
 from tracelens.patch.effects.file_methods import FileMethods
 from tracelens.patch.effects.file_text import FileText, Place, chain_of
 from tracelens.patch.effects.places import Loop, function_of, last_name
@@ -204,7 +205,9 @@ class FileHolders:
         target = node.target
         if counted and isinstance(target, ast.Tuple) and len(target.elts) == 2:
             target = target.elts[1]
-        yield from ((one, self.held(node.iter, code)) for one in self._aims(target, code))
+        first = node.iter.args[0] if counted and isinstance(node.iter, ast.Call) and node.iter.args else node.iter
+        values = frozenset[Place]().union(*(self.held(one, code) for one in content_of_bar(self.text, first, code)))
+        yield from ((one, values) for one in self._aims(target, code))
 
     def _changed_by(self, node: ast.Call, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
         """What a call is made for whose result nobody takes: `heapq.heappush(queue, meter)`."""

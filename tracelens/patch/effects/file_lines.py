@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from tracelens.patch.effects.deeds import comes_again
+from tracelens.patch.effects.deeds import comes_again, is_warning
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.effects.words import words
@@ -29,11 +29,12 @@ _DRAWS = words(
 
 
 def writes_lines(piece: ast.AST) -> bool:
-    """Whether a piece writes lines each time it runs; of a function, what stands below a condition does not count."""
+    """Whether a piece writes lines each time it runs; of a function, what stands below a condition does not count,
+    nor do warnings, which are shown once."""
     waiting: list[ast.AST] = [piece]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Call) and prints(node):
+        if isinstance(node, ast.Call) and prints(node) and not (isinstance(piece, FUNCTIONS) and is_warning(node)):
             return True
         below = isinstance(piece, FUNCTIONS) and isinstance(node, (ast.If, ast.ExceptHandler)) and not comes_again(node)
         waiting += [] if below else ast.iter_child_nodes(node)

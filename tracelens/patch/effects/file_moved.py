@@ -15,7 +15,8 @@ from tracelens.patch.effects.file_fresh import filled
 from tracelens.patch.effects.file_holders import COMPUTING, RESULT, SHOWING, FileHolders, may_change
 from tracelens.patch.effects.file_lines import SETS_BAR_TEXT, calls_in, owner_of, prints
 from tracelens.patch.effects.file_text import SELF, Place
-from tracelens.patch.effects.places import Loop, Span, last_name, nodes_in
+from tracelens.patch.effects.places import Loop, Span, function_of, last_name, nodes_in
+from tracelens.patch.effects.running import Running
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.scopes import nodes_of
 from tracelens.patch.effects.words import words
@@ -27,10 +28,10 @@ class FileMoved:
     """The statements of one question. `kept`: what of them is evaluated where they stand."""
 
     def __init__(
-        self, holders: FileHolders, code: ast.AST, loop: Loop, later: tuple[Span, ...], kept: tuple[Span, ...]
+        self, holders: FileHolders, running: Running, loop: Loop, later: tuple[Span, ...], kept: tuple[Span, ...]
     ) -> None:
-        self.holders, self.text, self.calls = holders, holders.text, holders.calls
-        self.code, self.loop, self.kept = code, loop, kept
+        self.holders, self.text, self.calls, self.running = holders, holders.text, holders.calls, running
+        self.code, self.loop, self.kept = function_of(self.text.tree, loop), loop, kept
         self.statements = [node for span in later for node in nodes_in(loop, span)]
 
     @cached_property
@@ -75,7 +76,7 @@ class FileMoved:
     def behind(self) -> tuple[FunctionNode, ...]:
         found = tuple(dict.fromkeys(one for call in self.calls_made for one in self.calls.called(call.func)))
         handed = self.calls.beside if any(map(self.calls.is_of_a_variable, calls_in(found))) else ()
-        return self.calls.with_behind((*found, *handed))
+        return self.running.among(self.calls.with_behind((*found, *handed)), self.calls_made)
 
     @cached_property
     def prints(self) -> bool:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
 from tracelens.patch.effects.places import last_name
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, Scope, imported, scope_of
+from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, Scope, imported, nodes_of, scope_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -93,6 +93,26 @@ class FileText:
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 out[node.name] = (*out.get(node.name, ()), node)
         return out
+
+    def functions_of_name(self, name: str) -> tuple[FunctionNode, ...]:
+        """Those that a variable of that name can mean: a method has no such name outside of the body of its class,
+        unless a module or a class gives it one."""
+        found = self.functions.get(name, ())
+        if not found or name in self.given_names:
+            return found
+        return tuple(one for one in found if not isinstance(self.around[one][-1], ast.ClassDef))
+
+    @cached_property
+    def given_names(self) -> frozenset[str]:
+        """The names that modules bind by statements, that functions declare global, and that bodies of classes use."""
+        out: set[str] = set()
+        for code in self.around:
+            if isinstance(code, (ast.Module, ast.ClassDef)):
+                names = (node for node in nodes_of(code) if isinstance(node, ast.Name))
+                out |= {one.id for one in names if isinstance(code, ast.ClassDef) or isinstance(one.ctx, ast.Store)}
+            elif not isinstance(code, ast.Lambda):
+                out |= self.scope(code).module
+        return frozenset(out)
 
     @cached_property
     def classes(self) -> dict[str, ast.ClassDef]:

@@ -21,9 +21,11 @@ from tracelens.patch.effects.file_holders import FileHolders
 from tracelens.patch.effects.file_lines import calls_in, owner_of, shown_text, writes_lines
 from tracelens.patch.effects.file_moved import FileMoved
 from tracelens.patch.effects.file_text import SELF, Place, chain_of
+from tracelens.patch.effects.memory import Memory
 from tracelens.patch.effects.objects import CLOCK, COLLECTIVE, RANDOM
 from tracelens.patch.effects.places import Loop, Span, function_of, last_name, path_to
 from tracelens.patch.effects.reasons import CLOCKS, CODE, FILES, LINES, About, Reason, ReasonKind
+from tracelens.patch.effects.running import Running
 from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
@@ -57,12 +59,14 @@ class FileJudge:
         kept: tuple[Span, ...],
         drained: Drains,
         shown: str,
+        running: Running | None = None,
     ) -> None:
         self.holders, self.text, self.loop, self.shown = holders, holders.text, loop, shown
         self._known_met: dict[Place, str] = {}
         self.calls, self.drained, self.later = holders.calls, drained, later
         self.code = function_of(self.text.tree, loop)
-        self.moved = FileMoved(holders, self.code, loop, later, kept)
+        self.running = running or Running(Memory(), (), loop)
+        self.moved = FileMoved(holders, self.running, loop, later, kept)
         self.statements = self.moved.statements
 
     def reasons(self) -> Iterator[Reason]:
@@ -77,7 +81,8 @@ class FileJudge:
         yield from self._of_weights()
         for atom in self._staying:
             yield from self._of_piece(atom)
-        beside = self.calls.with_behind(one for one in self.calls.beside if not self._leads_to_loop(one))
+        started = self.calls.with_behind(one for one in self.calls.beside if not self._leads_to_loop(one))
+        beside = self.running.among(started, [self.loop])
         yield from self._of_functions(say("what runs beside the loop"), self.loop, beside)
         yield from self._of_changes(say("what runs beside the loop"), self.loop, beside)
 
@@ -105,12 +110,13 @@ class FileJudge:
         if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
             text = say("the loop hands control to its caller, who may look at anything")
             yield self._reason("moment", text, atom)
-        functions = self.calls.behind([atom], self.drained.shown)
+        functions = self.running.among(self.calls.behind([atom], self.drained.shown), [atom])
         unseen = self.calls.unseen([atom, *functions])
         if atom is self._head and not self._counts:
             unseen = tuple(dict.fromkeys((*unseen, *self.calls.gone_through())))
         if any(last_name(one.func) in _LOOKS_NAMES_UP and isinstance(one.func, ast.Name) for one in calls_in([atom])):
             yield self._reason("moment", say("the loop looks names up by their text"), atom)
+        unseen = self.running.among(unseen, [atom])
         called = calls_in([atom, *functions])
         if self.moved.is_seen_outside and any(map(ends_process, called)):
             text = say("{who} may end the process at once, with what waits", who=f"`{shown_text(atom)}`")
@@ -163,7 +169,8 @@ class FileJudge:
     def _of_the_moment(self) -> Iterator[Reason]:
         """What the statements do, by functions of the file, that is bound to the moment at which they stand."""
         functions = self.moved.behind
-        texts = calls_in(self.calls.texts if self.moved.prints else ())
+        written = self.running.among(self.calls.texts, self.statements) if self.moved.prints else ()
+        texts = calls_in(written)
         for node in [*self.moved.calls_made, *calls_in(functions), *texts]:
             name, owner = last_name(node.func), owner_of(node.func)
             at = node if node in self.moved.calls_made else self.statements[0]

@@ -1,0 +1,70 @@
+"""What `super().f` can mean in the classes of a file and of those that it imports, told by the names of their bases.
+
+In: a `FileText`. Out: for each such expression the methods of that name in classes that may come behind its own: the
+bases of all that is made of it. Where a base is no name of a class or of an import, nothing is said of the expression.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator, Mapping
+
+from tracelens.patch.effects.file_text import FileText, chain_of
+from tracelens.patch.effects.places import last_name
+from tracelens.patch.effects.scopes import Function as FunctionNode
+from tracelens.patch.effects.scopes import imported
+
+_Related = Mapping[ast.ClassDef, Iterable[ast.ClassDef]]
+
+
+def supers(text: FileText) -> Iterator[tuple[ast.AST, tuple[FunctionNode, ...]]]:
+    """The expressions, each with what it can mean."""
+    every = [one for one in text.around if isinstance(one, ast.ClassDef)]
+    bases = _bases(text, every)
+    made_of: dict[ast.ClassDef, list[ast.ClassDef]] = {one: [] for one in every}
+    for one in every:
+        for base in bases[one]:
+            made_of[base].append(one)
+    plain = {one for one in every if all(_is_plain(text, base, {each.name for each in every}) for base in one.bases)}
+    for made in every:
+        behind = _related(_related({made}, made_of), bases)
+        for node in ast.walk(made) if behind <= plain else ():
+            owner = node.value if isinstance(node, ast.Attribute) else None
+            if isinstance(node, ast.Attribute) and isinstance(owner, ast.Call) and last_name(owner.func) == "super":
+                yield node, tuple(one for one in text.functions.get(node.attr, ()) if text.around[one][-1] in behind)
+
+
+def _bases(text: FileText, every: Iterable[ast.ClassDef]) -> dict[ast.ClassDef, list[ast.ClassDef]]:
+    """By class, those that its bases can mean, also under a name that an import gives them."""
+    names: dict[str, set[str]] = {}
+    for tree in text.modules:
+        for name, full in (pair for node in ast.walk(tree) for pair in imported(node)):
+            names.setdefault(name, set()).add(full.rpartition(".")[2])
+    by_name: dict[str, list[ast.ClassDef]] = {}
+    for one in every:
+        by_name.setdefault(one.name, []).append(one)
+    told = {one: {last_name(base) for base in one.bases} for one in every}
+    means = {one: found.union(*(names.get(name, ()) for name in found)) for one, found in told.items()}
+    return {one: [base for name in sorted(found) for base in by_name.get(name, ())] for one, found in means.items()}
+
+
+def _related(start: set[ast.ClassDef], next_of: _Related) -> set[ast.ClassDef]:
+    """The classes, and all that follow from them."""
+    out, waiting = set(start), list(start)
+    while waiting:
+        new = [one for one in next_of[waiting.pop()] if one not in out]
+        out.update(new)
+        waiting += new
+    return out
+
+
+def _is_plain(text: FileText, base: ast.expr, classes: set[str]) -> bool:
+    """Whether a base is a class by its own name, or comes from an import, or is one of Python's."""
+    root = chain_of(base)[-1]
+    name = root.id if isinstance(root, ast.Name) and isinstance(base, (ast.Name, ast.Attribute)) else ""
+    if name in text.given_names:  # `Base = wrap(Base)`
+        return False
+    if name in classes or hasattr(builtins, name):
+        return base is root
+    return name in text.libraries | text.own_modules
