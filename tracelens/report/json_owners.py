@@ -17,9 +17,7 @@ def owners_entry(owners: Owners) -> list[dict[str, Any]]:
             "kind": owner.kind,
             **_time(owner, owners),
             "locations": [location_entry(location) for location in owner.locations],
-            "lines": [
-                {"path": place.path, "line": place.line, "share": share} for place, share in owner.line_shares
-            ],
+            "lines": [{"path": place.path, "line": place.line, "share": share} for place, share in owner.line_shares],
             "callee": owner.callee,
             "group": owner.group,
             "reason": owner.reason,
