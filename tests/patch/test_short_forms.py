@@ -189,3 +189,22 @@ def test_a_check_that_raises_waits_for_some_batches_and_not_till_the_loop_ends(t
     assert [hunk.tier for hunk in patch.hunks] == ["checked"]
     assert "if len(pending_losses) == 10:" in added(patch)
     assert_same(tmp_path, text, patch)
+
+
+def test_what_was_read_for_one_line_is_not_looked_for_again_in_the_next(tmp_path: Path) -> None:
+    text = script("""
+    import time
+    total, start = 0.0, time.time()
+    for step, (x, y) in enumerate(loader):
+        STEP
+        total += loss.item()  # fires
+        if step % 10 == 0 and step > 0:
+            mean = total / 10
+            elapsed = time.time() - start
+            print(step, mean, elapsed >= 0)
+            total, start = 0.0, time.time()
+    start = elapsed = None
+    """)
+    patch = patch_of(tmp_path, text)
+    assert patched_text(patch).count(".clear()") == 1, patch.diff
+    assert_same(tmp_path, text, patch)

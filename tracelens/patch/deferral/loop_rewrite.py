@@ -20,7 +20,7 @@ from tracelens.patch.deferral.function import DeferredFunction, name_of
 from tracelens.patch.deferral.loop_exits import leaving
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
-from tracelens.patch.deferral.read_places import ReadPlace
+from tracelens.patch.deferral.read_places import ReadPlace, once
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop import guards, stream_order
 from tracelens.patch.loop.bars import Bar
@@ -213,7 +213,7 @@ def _reads(deferral: Deferral, ahead: str) -> list[Splice]:
     waits = {node for run in deferral.runs for statement in run.statements for node in walk(statement)}
     there = waits.union(place.statement for place in shown)
     left = (ReadPlace(line, line) for line in leaving(deferral.facts, breaks=False, errors=True) if line not in there)
-    out = [_drain_before(deferral.facts, place, ahead) for place in (*shown, *left)]
+    out = [_drain_before(deferral.facts, place, ahead) for place in once(deferral.facts, (*shown, *left), deferral.runs)]
     clock, source = deferral.places.clock, deferral.facts.source
     if clock is not None:
         begin = source.line_start(source.line(clock))

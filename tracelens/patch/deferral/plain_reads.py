@@ -28,7 +28,7 @@ from tracelens.patch.deferral.function import DeferredFunction, first_comment, n
 from tracelens.patch.deferral.loop_exits import leaving
 from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
-from tracelens.patch.deferral.read_places import ReadPlace
+from tracelens.patch.deferral.read_places import ReadPlace, once
 from tracelens.patch.loop.bars import number_of
 from tracelens.patch.loop.facts import LoopFacts
 
@@ -308,7 +308,7 @@ class _Writer:
     def _drains(self) -> tuple[ReadPlace, ...]:
         """Above what the lists are read for what follows: the plan's places, what leaves the loop, or its bar."""
         lines = (ReadPlace(line, line) for line in leaving(self.facts, breaks=self.plan.deferral.bar is not None))
-        return tuple(dict.fromkeys((*self.plan.deferral.places.shown, *lines)))
+        return once(self.facts, (*self.plan.deferral.places.shown, *lines), self.plan.runs)
 
     def _before(self, text: str) -> Splice:
         top = self.source.line_start(loop_lines.first_line(self.source, self.facts.loop))

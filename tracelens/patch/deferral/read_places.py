@@ -72,6 +72,22 @@ class ReadPlaces:
     """Each batch takes a time of its own, so that one of them has the wait of all that is read then."""
 
 
+def once(facts: LoopFacts, places: Sequence[ReadPlace], runs: Sequence[StatementRun]) -> tuple[ReadPlace, ...]:
+    """Without places of a block where nothing waits any more: all was read above, and nothing was kept since."""
+    source, kept = facts.source, [facts.source.span(one)[0] for run in runs for one in run.statements]
+    read_at: dict[cst.CSTNode | None, int] = {}
+    out = []
+    for place in sorted(dict.fromkeys(places), key=lambda place: source.span(place.statement)[0]):
+        block, start = source.parent(place.statement), source.span(place.statement)[0]
+        last = read_at.get(block)
+        if last is not None and not any(last <= at < start for at in kept):
+            continue
+        out.append(place)
+        if not place.test:
+            read_at[block] = start
+    return tuple(out)
+
+
 def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence[cst.CSTNode]) -> ReadPlaces:
     """The places for what `runs` keep, of which all has run before each of `drains`. Raises `Blocked`."""
     plain = ReadPlaces(tuple(ReadPlace(node, node) for node in drains))
