@@ -176,16 +176,7 @@ def examine(inputs: Inputs, options: Options | None = None) -> Examined:
 
 
 def _with_headline(examined: Examined) -> Examined:
-    facts = _facts(examined, {}, ())
-    kind, headline, beside = rare_costs.before_plan(facts)
-    told = replace(
-        examined.diagnosis,
-        headline=headline,
-        headline_kind=kind,
-        loss_beside_waits=beside,
-        rare_cost=rare_costs.clause(facts.owners),
-        rare_cost_leads=rare_costs.leads(facts),
-    )
+    told = replace(examined.diagnosis, **rare_costs.before_plan(_facts(examined, {}, ())))
     return replace(examined, diagnosis=told)
 
 

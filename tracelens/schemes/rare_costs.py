@@ -42,10 +42,12 @@ def leads(facts: Facts, scheme: Scheme | None = None) -> bool:
     return _leading(facts, scheme) is not None
 
 
-def before_plan(facts: Facts) -> tuple[HeadlineKind, str, str]:
-    """What an examination says: what the headline is about, the headline, and the largest loss beside waits."""
-    slow = _leading(facts)
-    return verdict.before_plan(facts) if slow is None else ("loss", headline(facts), clause(facts.owners))
+def before_plan(facts: Facts) -> Mapping[str, Any]:
+    """What an examination says, as fields of a Diagnosis."""
+    rare = clause(facts.owners)
+    kind, text, beside = ("loss", headline(facts), rare) if leads(facts) else verdict.before_plan(facts)
+    told = {"headline": text, "headline_kind": kind, "loss_beside_waits": beside}
+    return {**told, "rare_cost": rare, "rare_cost_leads": leads(facts)}
 
 
 def largest_owner(facts: Facts) -> Owner | None:

@@ -213,7 +213,9 @@ def _reads(deferral: Deferral, ahead: str) -> list[Splice]:
     waits = {node for run in deferral.runs for statement in run.statements for node in walk(statement)}
     there = waits.union(place.statement for place in shown)
     left = (ReadPlace(line, line) for line in leaving(deferral.facts, breaks=False, errors=True) if line not in there)
-    out = [_drain_before(deferral.facts, place, ahead) for place in once(deferral.facts, (*shown, *left), deferral.runs)]
+    out = [
+        _drain_before(deferral.facts, place, ahead) for place in once(deferral.facts, (*shown, *left), deferral.runs)
+    ]
     clock, source = deferral.places.clock, deferral.facts.source
     if clock is not None:
         begin = source.line_start(source.line(clock))

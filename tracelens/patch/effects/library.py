@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from tracelens.patch.effects import durations, implicit, log_files, screens, vocabulary
+from tracelens.patch.effects import durations, implicit, log_files, paths, screens, vocabulary
 from tracelens.patch.effects.attributes import COUNT, REMADE
 from tracelens.patch.effects.callables import is_unknown_function
 from tracelens.patch.effects.callbacks import CallbackRules, has_content
@@ -78,13 +78,6 @@ _OF_BARS = {
 on the other. It is drawn with both."""
 
 
-_OF_PATHS_TOO = frozenset({"<data>.replace", "<data>.copy", "<data>.move", "<data>.to_string"})
-"""Methods of texts, dicts and arrays; the one argument of a `pathlib.Path`'s, or a table's, is where the file goes."""
-
-_GOES_TO = frozenset({"target", "buf"})
-_PATHS = frozenset({"pathlib.Path", "pathlib.PosixPath", "pathlib.WindowsPath"})
-
-
 class Library:
     """Applies the vocabulary."""
 
@@ -134,7 +127,8 @@ class Library:
     def call(self, called: Name, given: Arguments, here: Here) -> Objects:
         """A call of a library's function, or of a method of its object."""
         self.memory.spend()
-        called = self._of_a_path(called, given)
+        if (full := paths.full_name(called.full, given)) != called.full:
+            called = self.memory.make(Name, full, called.receiver)
         if ".mock." in f".{called.full}":
             mocked(given, here, self.memory)
         special = SPECIAL.get(called.full) or METHODS.get(called.full.rpartition(".")[2])
@@ -161,16 +155,6 @@ class Library:
         return self.results.result(entry, called, given, results, here) | self._timed(
             entry, called, given, results, here
         )
-
-    def _of_a_path(self, called: Name, given: Arguments) -> Name:
-        """A path is data like any other: what is done by it is told by the method's arguments, or by its class."""
-        owner, _, method = called.full.rpartition(".")
-        unbound = owner in _PATHS and len(given.positional) > 0
-        full = f"<data>.{method}" if unbound else called.full
-        number = len(given.positional) - unbound + len(_GOES_TO & given.named.keys())
-        if full in _OF_PATHS_TOO and (given.rest or number == 1):
-            full = "<data>.rename"
-        return called if full == called.full else self.memory.make(Name, full, called.receiver)
 
     def _unnamed(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         """What runs though the call does not name it: parts of loggers, special methods behind a base's method, and
