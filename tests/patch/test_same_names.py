@@ -88,6 +88,14 @@ def test_what_may_come_behind_a_class_is_meant_by_super(name: str, tmp_path: Pat
     assert patch_of(tmp_path, script(MADE_IN_EACH_BATCH.replace("BASES", bases).replace("MADE", made))).empty
 
 
+@pytest.mark.parametrize("base", ["Loud", "Renamed", "kind()"])
+def test_a_constructor_that_is_inherited_runs(base: str, tmp_path: Path) -> None:
+    loud = "class Loud(Part):\n    def __init__(self, scale):\n        self.scale = scale\n        print('made')\n"
+    others = "Renamed = Loud\ndef kind():\n    return Loud\n"
+    bases = f"{loud}{others}class Own({base}):\n    pass"
+    assert patch_of(tmp_path, script(MADE_IN_EACH_BATCH.replace("BASES", bases).replace("MADE", "Own"))).empty
+
+
 def _named(default: str, outside: str, asked: str) -> str:
     return script(NAMED.replace("DEFAULT", default).replace("OUTSIDE", outside).replace("ASKED", asked))
 

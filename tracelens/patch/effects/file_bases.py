@@ -20,19 +20,36 @@ _Related = Mapping[ast.ClassDef, Iterable[ast.ClassDef]]
 
 def supers(text: FileText) -> Iterator[tuple[ast.AST, tuple[FunctionNode, ...]]]:
     """The expressions, each with what it can mean."""
-    every = [one for one in text.around if isinstance(one, ast.ClassDef)]
-    bases = _bases(text, every)
+    every = _classes(text)
+    bases, plain = _bases(text, every), _plain(text, every)
     made_of: dict[ast.ClassDef, list[ast.ClassDef]] = {one: [] for one in every}
     for one in every:
         for base in bases[one]:
             made_of[base].append(one)
-    plain = {one for one in every if all(_is_plain(text, base, {each.name for each in every}) for base in one.bases)}
     for made in every:
         behind = _related(_related({made}, made_of), bases)
         for node in ast.walk(made) if behind <= plain else ():
             owner = node.value if isinstance(node, ast.Attribute) else None
             if isinstance(node, ast.Attribute) and isinstance(owner, ast.Call) and last_name(owner.func) == "super":
                 yield node, tuple(one for one in text.functions.get(node.attr, ()) if text.around[one][-1] in behind)
+
+
+def with_bases(text: FileText) -> dict[ast.ClassDef, set[ast.ClassDef]]:
+    """By class, it and all that it may be made of: a constructor may be inherited."""
+    every = _classes(text)
+    bases, plain = _bases(text, every), _plain(text, every)
+    behind = {one: _related({one}, bases) for one in every}
+    return {one: found if found <= plain else set(every) for one, found in behind.items()}
+
+
+def _classes(text: FileText) -> list[ast.ClassDef]:
+    return [one for one in text.around if isinstance(one, ast.ClassDef)]
+
+
+def _plain(text: FileText, every: list[ast.ClassDef]) -> set[ast.ClassDef]:
+    """Those whose bases are told by their names."""
+    names = {each.name for each in every}
+    return {one for one in every if all(_is_plain(text, base, names) for base in one.bases)}
 
 
 def _bases(text: FileText, every: Iterable[ast.ClassDef]) -> dict[ast.ClassDef, list[ast.ClassDef]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from tracelens.patch.effects.file_bases import supers
+from tracelens.patch.effects.file_bases import supers, with_bases
 from tracelens.patch.effects.file_constants import constants, is_constant
 from tracelens.patch.effects.file_made import methods_of_optimizers
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
@@ -106,8 +106,13 @@ class FileCalls:
         )
 
     def _methods(self, made: ast.ClassDef | None) -> Iterator[FunctionNode]:
+        classes = self._with_bases.get(made, {made}) if made is not None else set[ast.ClassDef]()
         for name in _MADE if made is not None else ():
-            yield from (one for one in self.text.functions.get(name, ()) if made in self.text.around[one])
+            yield from (one for one in self.text.functions.get(name, ()) if not classes.isdisjoint(self.text.around[one]))
+
+    @cached_property
+    def _with_bases(self) -> Mapping[ast.ClassDef, set[ast.ClassDef]]:
+        return with_bases(self.text)
 
     def behind(self, nodes: Iterable[ast.AST], without: frozenset[ast.AST] = frozenset()) -> tuple[FunctionNode, ...]:
         """All functions that run where these nodes do, directly or through one another; `without` what stands there."""
