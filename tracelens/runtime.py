@@ -83,8 +83,7 @@ class _Terminable:
         for number in _ENDINGS:
             before = signal.getsignal(number)
             ours = getattr(before, "__self__", None) is self
-            known = before is not None and before is not signal.SIG_IGN and not ours and number not in in_c
-            if known and (number != signal.SIGINT or _interrupts(before)):
+            if not ours and number not in in_c and _may_end(number, before):
                 self._handlers_before[number] = before
         if self._handlers_before:
             _watch_forks()
@@ -187,9 +186,11 @@ class _Terminable:
                 os.kill(os.getpid(), number)
 
 
+_RARE_ENDINGS = ("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGABRT", "SIGIO", "SIGPWR")
+"""Whoever handles one of these has a clock or a file in mind, and no end."""
 _ENDINGS = tuple(
     number
-    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGQUIT", "SIGINT")
+    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGQUIT", "SIGINT", *_RARE_ENDINGS)
     if (number := getattr(signal, name, None)) is not None
 )
 """What ends a process where nobody handles it, but for SIGKILL, which nobody can, and for signs of a fault."""
@@ -237,9 +238,14 @@ def _handled_in_c() -> frozenset[int]:
     return frozenset(n for n in _ENDINGS if caught >> n - 1 & 1 and signal.getsignal(n) is signal.SIG_DFL)
 
 
-def _interrupts(handler: Any) -> bool:
-    """Whether SIGINT raises KeyboardInterrupt: by Python's own handler, or by that of a loop around this one."""
-    return handler is signal.default_int_handler or isinstance(getattr(handler, "__self__", None), _Terminable)
+def _may_end(number: int, handler: Any) -> bool:
+    """Whether the signal may end the process: SIGINT by Python's own handler, or by that of a loop around this one."""
+    if isinstance(getattr(handler, "__self__", None), _Terminable):
+        return True
+    if number == signal.SIGINT:
+        return handler is signal.default_int_handler
+    rare = signal.Signals(number).name in _RARE_ENDINGS
+    return handler is signal.SIG_DFL or (not rare and handler not in (None, signal.SIG_IGN))
 
 
 @functools.cache
@@ -267,30 +273,24 @@ def _watch_forks() -> None:
         os.register_at_fork(before=hold, after_in_parent=release, after_in_child=release_child)
 
 
-def _wait_for_event_threads() -> None:
-    """Let the threads of event writers take what they were told just now: they end with the process."""
-    threads = (one for one in threading.enumerate() if type(one).__name__ in _EVENT_THREADS)
-    queues: Iterator[Any] = (getattr(one, "_queue", None) for one in threads)
-    told = [one for one in queues if getattr(one, "unfinished_tasks", 0)]
-    until = time.monotonic() + MAX_FLUSH_S
-    while any(one.unfinished_tasks for one in told) and time.monotonic() < until:
-        time.sleep(0.001)
-
-
 def _flush_event_files() -> None:
-    """Wait for what event writers were told: a thread of theirs writes it, and ends with the process.
-
-    Asked in a thread, as the signal may have come while the loop itself had a lock of a writer.
-    """
-    modules = map(sys.modules.get, ("torch.utils.tensorboard.writer", "tensorboardX.writer"))
-    kinds = tuple(kind for module in modules if isinstance(kind := getattr(module, "SummaryWriter", None), type))
-    writers = [one for one in gc.get_objects() if issubclass(type(one), kinds)] if kinds else []
-    threads = [threading.Thread(target=one.flush, daemon=True) for one in writers]
+    """Wait for what event writers were told: a thread of theirs writes it, and ends with the process."""
     until = time.monotonic() + MAX_FLUSH_S
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.0, until - time.monotonic()))
+    for writing in [one for one in threading.enumerate() if type(one).__name__ in _EVENT_THREADS]:
+        while _is_told(getattr(writing, "_queue", None)) and time.monotonic() < until:
+            time.sleep(0.001)
+        flush = getattr(getattr(writing, "_record_writer", None), "flush", None)
+        if flush is not None:  # in a thread, as a signal may have come while the loop itself had a lock of the file
+            flushing = threading.Thread(target=flush, daemon=True)
+            flushing.start()
+            flushing.join(max(0.0, until - time.monotonic()))
+
+
+def _is_told(waiting: Any) -> bool:
+    """Whether anything is in a queue of `queue`, or of `multiprocessing`."""
+    if hasattr(waiting, "unfinished_tasks"):
+        return bool(waiting.unfinished_tasks)
+    return bool(getattr(waiting, "_buffer", ())) or (hasattr(waiting, "empty") and not waiting.empty())
 
 
 class DeferredReads(_Terminable):
@@ -536,7 +536,7 @@ class DeferredReads(_Terminable):
     def _finish_on_the_way_out(self) -> None:
         try:
             self._finish()
-            _wait_for_event_threads()
+            _flush_event_files()
         except BaseException as error:  # noqa: BLE001 - Python drops exceptions here; `drain` after the loop raises it
             self._error = error
 

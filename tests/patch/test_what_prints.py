@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import patch_of, patched_text, script
+from tracelens.model import Patch
 
 LOOP = (
     "import sys\n{}\nfor i, (x, y) in enumerate(loader):\n    if i % 5 == 0:\n        {}\n    STEP\n"
@@ -117,3 +118,27 @@ def passes(folder: Path, before: str, call: str) -> bool:
         return False
     loop = patched_text(patch).partition("ahead.iterate")[2]
     return call in loop and f"ahead.drain()\n        {call}" not in loop
+
+
+def later(patch: Patch) -> str:
+    """What runs in the function of the loop."""
+    return patched_text(patch).rpartition("def ")[2].partition("\n\n")[0]
+
+
+def test_who_flushes_the_screen_has_the_lines_before_it(tmp_path: Path) -> None:
+    """Lines to a file are in Python's buffer: what a flush has put out is there when a signal ends the process."""
+    text = script("""
+    import sys
+    def checkpoint(step):
+        torch.save({"step": step}, "last.pt")
+        sys.stdout.flush()
+    for i, (x, y) in enumerate(loader):
+        STEP
+        print(i, loss.item())  # fires
+        if i % 6 == 4:
+            checkpoint(i)
+    """)
+    patch = patch_of(tmp_path, text, lossy=False)
+    assert ".drain()" in patched_text(patch).partition("checkpoint(i)")[0] or "checkpoint(i)" in later(patch), (
+        patch.diff
+    )

@@ -108,7 +108,9 @@ class FileCalls:
     def _methods(self, made: ast.ClassDef | None) -> Iterator[FunctionNode]:
         classes = self._with_bases.get(made, {made}) if made is not None else set[ast.ClassDef]()
         for name in _MADE if made is not None else ():
-            yield from (one for one in self.text.functions.get(name, ()) if not classes.isdisjoint(self.text.around[one]))
+            yield from (
+                one for one in self.text.functions.get(name, ()) if not classes.isdisjoint(self.text.around[one])
+            )
 
     @cached_property
     def _with_bases(self) -> Mapping[ast.ClassDef, set[ast.ClassDef]]:
