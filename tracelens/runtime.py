@@ -158,13 +158,16 @@ class _Terminable:
 
     def _end(self, number: int) -> None:
         """What waits, unless that is what hangs, and the end of the process."""
-        loop: _Terminable | None = self
-        while loop and not loop._busy:
-            loop._ending = True
-            writing = threading.Thread(target=loop.drain, daemon=True)
-            writing.start()
-            writing.join(MAX_FLUSH_S)
-            loop = loop._outer(number)
+        loops: list[_Terminable] = [self]
+        while outer := loops[-1]._outer(number):
+            loops.append(outer)
+        if not any(loop._busy for loop in loops):
+            for loop in loops:
+                loop._ending = True
+            for write in (*(loop.drain for loop in loops), _flush_streams):
+                writing = threading.Thread(target=write, daemon=True)
+                writing.start()
+                writing.join(MAX_FLUSH_S)
         ctypes.CDLL(None).signal(number, 0)  # `signal.signal` is for the main thread alone
         os.kill(os.getpid(), number)
 
@@ -177,6 +180,7 @@ class _Terminable:
             if mine and not interrupts:
                 self.drain()
                 _flush_event_files()
+                _flush_streams()
         finally:
             frame, self._frame = self._frame, None
             if callable(before):
@@ -284,6 +288,13 @@ def _flush_event_files() -> None:
             flushing = threading.Thread(target=flush, daemon=True)
             flushing.start()
             flushing.join(max(0.0, until - time.monotonic()))
+
+
+def _flush_streams() -> None:
+    """Put out what the script has printed: it may have flushed its lines meanwhile, as a bar or a new process does."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError, ValueError, RuntimeError):
+            stream.flush()
 
 
 def _is_told(waiting: Any) -> bool:

@@ -47,6 +47,13 @@ def ended(body: str, every: int | None = 10) -> tuple[int, str]:
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
+def test_lines_in_the_buffer_of_the_screen_are_out_before_the_process_dies_of_the_signal() -> None:
+    """A bar that is made, or a process that is started, would have put them out without the loop."""
+    assert ended("show = print\nLOOP") == (-signal.SIGTERM, FOUR_LINES)
+
+
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize("every", [10, None])
 def test_lines_that_wait_are_written_before_the_process_dies_of_the_signal(every: int | None) -> None:
     assert ended("LOOP", every) == (-signal.SIGTERM, FOUR_LINES)

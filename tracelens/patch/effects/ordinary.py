@@ -82,11 +82,11 @@ _REPLACED = words("backward forward item param_groups parameters state_dict to t
 """Names of torch's methods that no object has for its data."""
 _BASES = words("bool bytearray bytes complex dict float frozenset int list property set str super tuple type")
 _TENSORS = words("Tensor TorchFunctionMode TorchDispatchMode")
-_TORCH = (
+_LIBRARIES = (
     *("torch.library", "torch.nn.utils.parametrize", "torch.overrides", "torch.utils._", "torch.utils.dlpack"),
-    *("torch.from_dlpack", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.mem_get_info"),
+    *("torch.from_dlpack", "torch.cuda.memory", "torch.cuda.max_memory", "torch.cuda.mem_get_info", "numpy.seterr"),
 )
-"""What waits is a part of the memory that they count."""
+"""Other libraries' parts: what waits is a part of the memory that some count, and is computed as others say later."""
 _OF_FRAMES = words("builtins gc inspect sys")
 """Modules that a library's own modules have, too: `torch.builtins.locals`."""
 _SETTINGS = ("matplotlib.", "torch.backends.", "torch._dynamo.config.", "torch._inductor.config.")
@@ -260,7 +260,7 @@ def _is_known(full: str) -> bool:
     if full.startswith(_LAST_WORDS):
         return False
     if module not in sys.stdlib_module_names:
-        return not full.startswith(_TORCH) and _OF_FRAMES.isdisjoint(rest.split("."))
+        return not full.startswith(_LIBRARIES) and _OF_FRAMES.isdisjoint(rest.split("."))
     inner, _, part = rest.partition(".")
     if part and f"{module}.{inner}" in _PARTS:
         return part.partition(".")[0] in _PARTS[f"{module}.{inner}"]
