@@ -320,3 +320,8 @@ def test_a_gpu_that_is_busy_with_collectives_is_not_told_to_run_cheaper_kernels(
     busy = parts(compute=3_000_000, communication_exposed=6_000_000, idle_host=1_000_000)
     verdict = answer({"interval-sync": 0.0}, binding="stream", breakdown=busy).verdict
     assert "communication-bound" in verdict and "kernels" not in verdict
+
+
+def test_a_best_lever_that_loses_is_not_named():
+    found = answer({"event-interval": -7.2, "interval-sync": -9.0}, binding="host", gpu_busy_share=0.67)
+    assert "no lever gains" in found.verdict and "best:" not in found.verdict

@@ -370,6 +370,8 @@ def _best_attempt(schemes: Sequence[Scheme]) -> str:
     if not timed:
         return say("no lever applies")
     speed, best = max(timed, key=lambda pair: pair[0])
+    if round(speed) < 0:
+        return say("no lever gains")
     return say("no lever gains (best: {lever} {gain})", lever=lever_name(best), gain=percent(speed))
 
 
