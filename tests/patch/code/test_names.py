@@ -55,7 +55,7 @@ def test_the_object_at_the_bottom_of_an_expression(text: str, root: str | None) 
         ("a + b.c * self.d", {"a", "b", "self.d"}),
         ("f(x, key=y)", {"f", "x", "y"}),
         ("True and None", set()),
-        ("[i for i in many]", {"many"}),
+        ("[i for i in many]", {"i", "many"}),
     ],
 )
 def test_the_names_that_stand_for_values(text: str, keys: set[str]) -> None:

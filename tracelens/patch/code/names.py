@@ -170,28 +170,11 @@ def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
             yield node
         else:
             yield from variables(node.value)
-    elif isinstance(node, cst.BaseComp):
-        yield from _of_comprehension(node)
     elif not isinstance(node, (cst.Import, cst.ImportFrom)):
         label = _label(node)
         for child in children(node):
             if child is not label:
                 yield from variables(child)
-
-
-def _of_comprehension(node: cst.BaseComp) -> Iterator[cst.Name | cst.Attribute]:
-    """Those that are not its own: `t` in `[len(t) for t in texts]` is none of the function's, but in `for t in t` the
-    second one is."""
-    yield from variables(node.for_in.iter)
-    inside: list[cst.CSTNode] = [child for child in children(node) if child is not node.for_in]
-    bound: set[str] = set()
-    current: cst.CompFor | None = node.for_in
-    while current is not None:
-        bound |= {aim.value for aim in _flat(current.target) if isinstance(aim, cst.Name)}
-        inside += [current.target, *([] if current is node.for_in else [current.iter]), *current.ifs]
-        current = current.inner_for_in
-    found = (variable for part in inside for variable in variables(part))
-    yield from (one for one in found if not isinstance(one, cst.Name) or one.value not in bound)
 
 
 def key(variable: cst.Name | cst.Attribute) -> str:
