@@ -205,6 +205,7 @@ _ears: dict[int, int] = {}
 
 
 def _listen(heard: int) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)  # one that the script blocks for a while is not for this thread
     while numbers := os.read(heard, 64):
         for number in numbers:
             loop = getattr(signal.getsignal(number), "__self__", None)

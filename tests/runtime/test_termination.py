@@ -209,6 +209,23 @@ def test_a_process_lives_on_whose_child_is_ended_and_whose_own_handler_returns()
     assert ended(body) == (0, "15\n0 0.0\nasked\n15\n1 1.0\nasked\nend -1\n")
 
 
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+def test_a_signal_that_the_script_blocks_for_a_step_comes_behind_it() -> None:
+    body = """
+    torch.set_num_threads(1)
+    ahead = DeferredReads(every=10)
+    for step in ahead.iterate(range(10)):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        if step == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.2)
+        ahead.defer(show, step, ahead.item(torch.tensor(float(step))))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    """
+    assert ended(body) == (-signal.SIGTERM, FOUR_LINES)
+
+
 def test_who_hears_of_signals_already_goes_on_to() -> None:
     own, told = os.pipe()
     os.set_blocking(told, False)
