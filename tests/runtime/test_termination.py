@@ -211,9 +211,10 @@ def test_a_process_lives_on_whose_child_is_ended_and_whose_own_handler_returns()
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
-def test_a_signal_that_the_script_blocks_for_a_step_comes_behind_it() -> None:
+def test_a_signal_that_the_script_blocks_for_a_step_comes_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # any other thread would take it
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     body = """
-    torch.set_num_threads(1)
     ahead = DeferredReads(every=10)
     for step in ahead.iterate(range(10)):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
