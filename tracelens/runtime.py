@@ -205,7 +205,6 @@ _ears: dict[int, int] = {}
 
 
 def _listen(heard: int) -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)  # one that the script blocks for a while is not for this thread
     while numbers := os.read(heard, 64):
         for number in numbers:
             loop = getattr(signal.getsignal(number), "__self__", None)
@@ -220,7 +219,9 @@ def _hear_signals() -> bool:
     if os.getpid() not in _ears:
         heard, _ears[os.getpid()] = os.pipe()
         os.set_blocking(_ears[os.getpid()], False)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)  # the thread takes none that the script blocks
         _thread.start_new_thread(_listen, (heard,))
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     before = signal.set_wakeup_fd(_ears[os.getpid()], warn_on_full_buffer=False)
     if before != -1:
         signal.set_wakeup_fd(before, warn_on_full_buffer=False)

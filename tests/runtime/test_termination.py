@@ -215,6 +215,7 @@ def test_a_signal_that_the_script_blocks_for_a_step_comes_behind_it(monkeypatch:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")  # any other thread would take it
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     body = """
+    torch.set_num_threads(1)
     ahead = DeferredReads(every=10)
     for step in ahead.iterate(range(10)):
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
