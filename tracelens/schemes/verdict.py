@@ -367,11 +367,9 @@ def _without_gpu(facts: Facts) -> str:
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:
     timed = [(speed, scheme) for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
-    if not timed:
-        return say("no lever applies")
-    speed, best = max(timed, key=lambda pair: pair[0])
-    if round(speed) < 0:
-        return say("no lever gains")
+    speed, best = max(timed, key=lambda pair: pair[0], default=(0.0, None))
+    if best is None or round(speed) < 0:
+        return say("no lever applies") if best is None else say("no lever gains")
     return say("no lever gains (best: {lever} {gain})", lever=lever_name(best), gain=percent(speed))
 
 
