@@ -82,8 +82,7 @@ class _Terminable:
         self._process, in_c = os.getpid(), _handled_in_c()
         for number in _ENDINGS:
             before = signal.getsignal(number)
-            ours = getattr(before, "__self__", None) is self
-            if not ours and number not in in_c and _may_end(number, before):
+            if _loop_of(before) is not self and number not in in_c and _may_end(number, before):
                 self._handlers_before[number] = before
         if self._handlers_before:
             _watch_forks()
@@ -97,7 +96,7 @@ class _Terminable:
             return
         while self._handlers_before:
             number, before = self._handlers_before.popitem()
-            if getattr(signal.getsignal(number), "__self__", None) is self:
+            if _loop_of(signal.getsignal(number)) is self:
                 signal.signal(number, before)
         if self._listens:
             self._listens = False
@@ -148,8 +147,7 @@ class _Terminable:
 
     def _outer(self, number: int) -> _Terminable | None:
         """The loop around this one."""
-        outer = getattr(self._handlers_before.get(number), "__self__", None)
-        return outer if isinstance(outer, _Terminable) else None
+        return _loop_of(self._handlers_before.get(number))
 
     def _ends(self, number: int) -> bool:
         """Whether nobody handled the signal before."""
@@ -190,12 +188,22 @@ class _Terminable:
                 os.kill(os.getpid(), number)
 
 
-_RARE_ENDINGS = ("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGABRT", "SIGIO", "SIGPWR")
+def _loop_of(handler: Any) -> _Terminable | None:
+    """The loop whose handler it is; None for anybody else's."""
+    loop = getattr(handler, "__self__", None)
+    return loop if isinstance(loop, _Terminable) else None
+
+
+def _numbers(*names: str) -> tuple[int, ...]:
+    """Of the signals that this system has."""
+    return tuple(number for name in names if (number := getattr(signal, name, None)) is not None)
+
+
+_RARE_ENDINGS = _numbers("SIGALRM", "SIGVTALRM", "SIGPROF", "SIGABRT", "SIGIO", "SIGPWR")
 """Whoever handles one of these has a clock or a file in mind, and no end."""
-_ENDINGS = tuple(
-    number
-    for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGQUIT", "SIGINT", *_RARE_ENDINGS)
-    if (number := getattr(signal, name, None)) is not None
+_ENDINGS = (
+    *_numbers("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU", "SIGQUIT", "SIGINT"),
+    *_RARE_ENDINGS,
 )
 """What ends a process where nobody handles it, but for SIGKILL, which nobody can, and for signs of a fault."""
 
@@ -207,8 +215,8 @@ _ears: dict[int, int] = {}
 def _listen(heard: int) -> None:
     while numbers := os.read(heard, 64):
         for number in numbers:
-            loop = getattr(signal.getsignal(number), "__self__", None)
-            if isinstance(loop, _Terminable):
+            loop = _loop_of(signal.getsignal(number))
+            if loop is not None:
                 loop._see_to(number)
 
 
@@ -246,12 +254,11 @@ def _handled_in_c() -> frozenset[int]:
 
 def _may_end(number: int, handler: Any) -> bool:
     """Whether the signal may end the process: SIGINT by Python's own handler, or by that of a loop around this one."""
-    if isinstance(getattr(handler, "__self__", None), _Terminable):
+    if _loop_of(handler) is not None:
         return True
     if number == signal.SIGINT:
         return handler is signal.default_int_handler
-    rare = signal.Signals(number).name in _RARE_ENDINGS
-    return handler is signal.SIG_DFL or (not rare and handler not in (None, signal.SIG_IGN))
+    return handler is signal.SIG_DFL or (number not in _RARE_ENDINGS and handler not in (None, signal.SIG_IGN))
 
 
 @functools.cache
@@ -270,7 +277,7 @@ def _watch_forks() -> None:
 
     def release_child() -> None:
         for number in _ENDINGS:
-            while isinstance(ours := getattr(signal.getsignal(number), "__self__", None), _Terminable):
+            while (ours := _loop_of(signal.getsignal(number))) is not None:
                 signal.signal(number, ours._handlers_before.get(number, signal.SIG_DFL))
         _hear_no_signals()  # what ends the child is not to be heard by its parent
         release()
