@@ -1,7 +1,8 @@
-"""What `super().f` can mean in the classes of a file and of those that it imports, told by the names of their bases.
+"""What the classes of a file and of those that it imports are made of, told by the names of their bases.
 
-In: a `FileText`. Out: for each such expression the methods of that name in classes that may come behind its own: the
-bases of all that is made of it. Where a base is no name of a class or of an import, nothing is said of the expression.
+In: a `FileText`. Out: for each `super().f` the methods of that name in classes that may come behind its own, the bases
+of all that is made of it; and what a class may have inherited. Where a base is no name of a class or of an import,
+nothing is said of the expression, and any class may be behind.
 """
 
 from __future__ import annotations
@@ -18,38 +19,38 @@ from tracelens.patch.effects.scopes import imported
 _Related = Mapping[ast.ClassDef, Iterable[ast.ClassDef]]
 
 
-def supers(text: FileText) -> Iterator[tuple[ast.AST, tuple[FunctionNode, ...]]]:
-    """The expressions, each with what it can mean."""
-    every = _classes(text)
-    bases, plain = _bases(text, every), _plain(text, every)
-    made_of: dict[ast.ClassDef, list[ast.ClassDef]] = {one: [] for one in every}
-    for one in every:
-        for base in bases[one]:
-            made_of[base].append(one)
-    for made in every:
-        behind = _related(_related({made}, made_of), bases)
-        for node in ast.walk(made) if behind <= plain else ():
-            owner = node.value if isinstance(node, ast.Attribute) else None
-            if isinstance(node, ast.Attribute) and isinstance(owner, ast.Call) and last_name(owner.func) == "super":
-                yield node, tuple(one for one in text.functions.get(node.attr, ()) if text.around[one][-1] in behind)
+class FileBases:
+    """The classes of the files, and what they are made of."""
 
+    def __init__(self, text: FileText) -> None:
+        self._text = text
+        self._every = [one for one in text.around if isinstance(one, ast.ClassDef)]
+        self._bases = _bases(text, self._every)
+        names = {one.name for one in self._every}
+        self._plain = {one for one in self._every if all(_is_plain(text, base, names) for base in one.bases)}
+        """Those whose bases are told by their names."""
+        self._with_bases: dict[ast.ClassDef, set[ast.ClassDef]] = {}
 
-def with_bases(text: FileText) -> dict[ast.ClassDef, set[ast.ClassDef]]:
-    """By class, it and all that it may be made of: a constructor may be inherited."""
-    every = _classes(text)
-    bases, plain = _bases(text, every), _plain(text, every)
-    behind = {one: _related({one}, bases) for one in every}
-    return {one: found if found <= plain else set(every) for one, found in behind.items()}
+    def supers(self) -> Iterator[tuple[ast.AST, tuple[FunctionNode, ...]]]:
+        """The expressions, each with what it can mean."""
+        functions, around = self._text.functions, self._text.around
+        made_of: dict[ast.ClassDef, list[ast.ClassDef]] = {one: [] for one in self._every}
+        for one in self._every:
+            for base in self._bases[one]:
+                made_of[base].append(one)
+        for made in self._every:
+            behind = _related(_related({made}, made_of), self._bases)
+            for node in ast.walk(made) if behind <= self._plain else ():
+                owner = node.value if isinstance(node, ast.Attribute) else None
+                if isinstance(node, ast.Attribute) and isinstance(owner, ast.Call) and last_name(owner.func) == "super":
+                    yield node, tuple(one for one in functions.get(node.attr, ()) if around[one][-1] in behind)
 
-
-def _classes(text: FileText) -> list[ast.ClassDef]:
-    return [one for one in text.around if isinstance(one, ast.ClassDef)]
-
-
-def _plain(text: FileText, every: list[ast.ClassDef]) -> set[ast.ClassDef]:
-    """Those whose bases are told by their names."""
-    names = {each.name for each in every}
-    return {one for one in every if all(_is_plain(text, base, names) for base in one.bases)}
+    def with_bases(self, made: ast.ClassDef) -> set[ast.ClassDef]:
+        """A class and all that it may be made of: a constructor may be inherited."""
+        if made not in self._with_bases:
+            behind = _related({made}, self._bases)
+            self._with_bases[made] = behind if behind <= self._plain else set(self._every)
+        return self._with_bases[made]
 
 
 def _bases(text: FileText, every: Iterable[ast.ClassDef]) -> dict[ast.ClassDef, list[ast.ClassDef]]:

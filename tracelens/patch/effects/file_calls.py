@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from tracelens.patch.effects.file_bases import supers, with_bases
+from tracelens.patch.effects.file_bases import FileBases
 from tracelens.patch.effects.file_constants import constants, is_constant
 from tracelens.patch.effects.file_made import methods_of_optimizers
 from tracelens.patch.effects.file_text import SELF, FileText, Place, chain_of
@@ -77,7 +77,7 @@ class FileCalls:
 
     @cached_property
     def _supers(self) -> dict[ast.AST, tuple[FunctionNode, ...]]:
-        return dict(supers(self.text))
+        return dict(self._bases.supers())
 
     @cached_property
     def _of_optimizers(self) -> frozenset[ast.AST]:
@@ -106,15 +106,16 @@ class FileCalls:
         )
 
     def _methods(self, made: ast.ClassDef | None) -> Iterator[FunctionNode]:
-        classes = self._with_bases.get(made, {made}) if made is not None else set[ast.ClassDef]()
-        for name in _MADE if made is not None else ():
-            yield from (
-                one for one in self.text.functions.get(name, ()) if not classes.isdisjoint(self.text.around[one])
-            )
+        if made is None:
+            return
+        classes = self._bases.with_bases(made)
+        for name in _MADE:
+            named = self.text.functions.get(name, ())
+            yield from (one for one in named if not classes.isdisjoint(self.text.around[one]))
 
     @cached_property
-    def _with_bases(self) -> Mapping[ast.ClassDef, set[ast.ClassDef]]:
-        return with_bases(self.text)
+    def _bases(self) -> FileBases:
+        return FileBases(self.text)
 
     def behind(self, nodes: Iterable[ast.AST], without: frozenset[ast.AST] = frozenset()) -> tuple[FunctionNode, ...]:
         """All functions that run where these nodes do, directly or through one another; `without` what stands there."""

@@ -7,7 +7,8 @@ bar; and which methods are those of such an optimizer, whatever of the project h
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from tracelens.patch.effects.file_text import FileText, chain_of
 from tracelens.patch.effects.places import last_name
@@ -15,7 +16,8 @@ from tracelens.patch.effects.scopes import FUNCTIONS, bound_by, imported, nodes_
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
-_BARS = words("tqdm trange tqdm_notebook tnrange")
+BARS = words("tqdm trange tqdm_notebook tnrange")
+"""What tqdm calls them."""
 
 
 def content_of_bar(text: FileText, value: ast.expr, code: ast.AST) -> tuple[ast.expr, ...]:
@@ -42,8 +44,17 @@ def methods_of_optimizers(text: FileText, code: ast.Module | FunctionNode) -> It
 def _full(text: FileText, call: ast.Call, code: ast.AST) -> str:
     """What is called, by its full name, where an import of the file says so."""
     root, _, rest = ast.unparse(call.func).partition(".")
-    found = {full for node in ast.walk(text.module(code)) for name, full in imported(node) if name == root}
-    return f"{found.pop()}.{rest}" if len(found) == 1 else ""
+    found = _imports(text.module(code)).get(root, ())
+    return f"{found[0]}.{rest}" if len(found) == 1 else ""
+
+
+@lru_cache(maxsize=16)
+def _imports(module: ast.Module) -> Mapping[str, tuple[str, ...]]:
+    """By name, all that imports of the file make of it."""
+    found: dict[str, dict[str, None]] = {}
+    for name, full in (pair for node in ast.walk(module) for pair in imported(node)):
+        found.setdefault(name, {})[full] = None
+    return {name: tuple(each) for name, each in found.items()}
 
 
 def _always_made(nodes: Sequence[ast.AST], name: str) -> list[ast.Call]:
@@ -67,4 +78,4 @@ def _made(node: ast.AST, name: str) -> Iterator[ast.Call]:
 def _is_bar(text: FileText, call: ast.Call) -> bool:
     root = chain_of(call.func)[-1]
     of_library = isinstance(root, ast.Name) and root.id in text.libraries and root.id not in text.functions
-    return of_library and last_name(call.func) in _BARS
+    return of_library and last_name(call.func) in BARS

@@ -16,12 +16,12 @@ from tracelens.patch.code.names import assigned, dotted, meets, own_names, rebou
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
+from tracelens.patch.effects.file_made import BARS
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.batch_numbers import BatchNumber, new_number, own_number
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, head, own_nodes
 
-_OF_TQDM = words("tqdm trange tqdm_notebook tnrange")
 _LENGTHLESS = words("enumerate zip map filter iter reversed islice")
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 _LISTS = (cst.List, cst.ListComp, cst.Tuple)
@@ -53,7 +53,7 @@ def bar_of(facts: LoopFacts, name: str) -> Bar | None:
     full = facts.names.qualified(made[0].func) if len(made) == 1 else ""
     if made and ("." not in full or facts.alone(made[0]).of_project):
         return None
-    if full.rpartition(".")[2] not in _OF_TQDM:
+    if full.rpartition(".")[2] not in BARS:
         told = say("the loop runs over `{bar}`, which is no bar of tqdm: it may close before its text is set", bar=name)
         raise Blocked(facts.loop, told, _BY_HAND)
     call = made[0]
@@ -113,7 +113,7 @@ def moves_bar(facts: LoopFacts, node: cst.CSTNode) -> bool:
     methods = [func for func in calls if isinstance(func, cst.Attribute)]
     makers = (full for method in methods for full in _makers(facts, method.value))
     return any(method.attr.value in SETS_BAR_TEXT for method in methods) or any(
-        full.rpartition(".")[2] in _OF_TQDM for full in makers
+        full.rpartition(".")[2] in BARS for full in makers
     )
 
 
@@ -155,7 +155,7 @@ def _method(leaf: cst.CSTNode) -> cst.Attribute | None:
 
 def _is_of_tqdm(full: str) -> bool:
     """Whether a full name is tqdm's own, or Accelerate's for it."""
-    return full.startswith(("tqdm.", "accelerate.")) and full.rpartition(".")[2] in _OF_TQDM
+    return full.startswith(("tqdm.", "accelerate.")) and full.rpartition(".")[2] in BARS
 
 
 def _own_key(owner: cst.BaseExpression) -> str | None:
