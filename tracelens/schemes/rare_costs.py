@@ -34,7 +34,7 @@ def headline(facts: Facts, scheme: Scheme | None = None) -> str:
 
 def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     """What `headline` is about."""
-    return "loss" if _leading(facts, scheme) is not None else verdict.headline_kind(facts, scheme)
+    return "loss" if leads(facts, scheme) else verdict.headline_kind(facts, scheme)
 
 
 def leads(facts: Facts, scheme: Scheme | None = None) -> bool:
@@ -44,15 +44,19 @@ def leads(facts: Facts, scheme: Scheme | None = None) -> bool:
 
 def before_plan(facts: Facts) -> Mapping[str, Any]:
     """What an examination says, as fields of a Diagnosis."""
-    rare = clause(facts.owners)
-    kind, text, beside = ("loss", headline(facts), rare) if leads(facts) else verdict.before_plan(facts)
-    told = {"headline": text, "headline_kind": kind, "loss_beside_waits": beside}
-    return {**told, "rare_cost": rare, "rare_cost_leads": leads(facts)}
+    rare, first = clause(facts.owners), leads(facts)
+    return {
+        "headline": headline(facts) if first else verdict.headline_before_plan(facts),
+        "headline_kind": headline_kind(facts),
+        "loss_beside_waits": rare if first else verdict.loss_beside_waits(facts),
+        "rare_cost": rare,
+        "rare_cost_leads": first,
+    }
 
 
 def largest_owner(facts: Facts) -> Owner | None:
     """The owner whose lever answers the verdict; what comes in some steps is made rarer by hand."""
-    return None if _leading(facts) is not None else verdict.largest_owner(facts)
+    return None if leads(facts) else verdict.largest_owner(facts)
 
 
 def recommended(scheme: Scheme, gives_up: Mapping[str, Any] | None, facts: Facts, limits: str) -> str:

@@ -80,11 +80,6 @@ def headline_kind(facts: Facts, scheme: Scheme | None = None) -> HeadlineKind:
     return "gpu" if loss.owner.kind == "gpu" else "loss"
 
 
-def before_plan(facts: Facts) -> tuple[HeadlineKind, str, str]:
-    """What an examination says: what the headline is about, the headline, and the largest loss beside waits."""
-    return headline_kind(facts), headline_before_plan(facts), loss_beside_waits(facts)
-
-
 def headline_before_plan(facts: Facts) -> str:
     """The loss as far as an examination knows it. Which of several waits a change ends, and what that gives, only a
     plan tells: then it is what they leave of a step."""
@@ -367,9 +362,11 @@ def _without_gpu(facts: Facts) -> str:
 
 def _best_attempt(schemes: Sequence[Scheme]) -> str:
     timed = [(speed, scheme) for scheme in schemes if (speed := scheme_gain(scheme)) is not None]
-    speed, best = max(timed, key=lambda pair: pair[0], default=(0.0, None))
-    if best is None or round(speed) < 0:
-        return say("no lever applies") if best is None else say("no lever gains")
+    if not timed:
+        return say("no lever applies")
+    speed, best = max(timed, key=lambda pair: pair[0])
+    if round(speed) < 0:
+        return say("no lever gains")
     return say("no lever gains (best: {lever} {gain})", lever=lever_name(best), gain=percent(speed))
 
 

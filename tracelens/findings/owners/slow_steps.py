@@ -46,7 +46,8 @@ def collect(timeline: Timeline, recording: RankRecording | None) -> tuple[SlowSt
         return None, ()
     excess = sum(pattern.excess_ns) / pattern.seen
     low, high = pattern.limits_ns
-    longer = None if explained >= MOSTLY else _longer_recording(pattern)
+    is_known = explained >= MOSTLY
+    longer = None if is_known else _longer_recording(pattern)
     slow = SlowSteps(
         seen=pattern.seen,
         steps=pattern.steps,
@@ -58,7 +59,7 @@ def collect(timeline: Timeline, recording: RankRecording | None) -> tuple[SlowSt
         low_ns=round(min(low, apart.per_step_ns)),
         high_ns=round(max(high, apart.per_step_ns)),
         explained=explained,
-        reason=None if explained >= MOSTLY else _reason(longer),
+        reason=None if is_known else _reason(longer),
         record_steps=longer,
     )
     return slow, tuple(_with_numbers(owner, part, slow) for owner, part in owners)
