@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from worker import Result
@@ -49,6 +50,17 @@ def parted(original: Result, other: Result, more: tuple[Result, ...] = ()) -> st
     if not mask.comparable:
         return "two originals print different numbers of lines"
     return None if printed is None else f"{printed.part}: {printed}"
+
+
+def lines_lost(original: Result, patched: Result) -> int:
+    """How many fewer a version has printed where both were ended."""
+    return len(original.stdout.splitlines()) - len(patched.stdout.splitlines())
+
+
+def as_long_as(patched: Result, *originals: Result) -> list[Result]:
+    """The originals without the lines behind the last that a version has printed which loses some where it is ended."""
+    count = len(patched.stdout.splitlines())
+    return [replace(one, stdout="".join(one.stdout.splitlines(keepends=True)[:count])) for one in originals]
 
 
 def left(result: Result) -> dict[str, Any]:

@@ -26,6 +26,10 @@ RECORDING_SECONDS = 75.0
 BY_HAND = "by hand"
 UNSAFE = " --unsafe"
 """Behind a scheme's name: with the hunks that change what is printed, when a run stops, or which numbers it draws."""
+CHECKED = " --checked"
+"""Behind a scheme's name: with the hunks that a trial has to confirm, in the forms that lose nothing at an end."""
+LOSSY = " --checked, plain"
+"""With these in plain lines, as `tracelens patch --checked` writes them: what an end loses the hunks say themselves."""
 KINDS = {
     "event-interval": {"read": ("defer-read",), "sync": ("event-sync", "interval-sync")},
     "full-pipeline": {"read": ("defer-read",), "sync": ("event-sync", "interval-sync"), "copy": ("async-copy",)},
@@ -139,6 +143,10 @@ def may_differ(name: str) -> bool:
     return name.endswith(UNSAFE)
 
 
+def _with_checked_hunks(name: str, patch: Patch) -> dict[str, Patch]:
+    return {name: patch} if any(hunk.tier == "checked" for hunk in patch.hunks) else {}
+
+
 def _with_unsafe_hunks(name: str, patch: Patch | None) -> dict[str, Patch]:
     """A version of its own, if --unsafe adds anything."""
     return {name + UNSAFE: patch} if patch and any(hunk.tier == "unsafe" for hunk in patch.hunks) else {}
@@ -147,7 +155,7 @@ def _with_unsafe_hunks(name: str, patch: Patch | None) -> dict[str, Patch]:
 def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsafe: bool = False) -> Plan:
     """Without a recording: patches that assume every read, copy and synchronize of the file to have fired.
 
-    Only hunks that are proved, as in `planned`: a checked one says itself what an interrupt loses.
+    Those of proved hunks alone, as in `planned`, and versions of their own where checked hunks add to them.
     """
     from tracelens.patch.code import source
     from tracelens.patch.loop import sites
@@ -164,6 +172,9 @@ def assumed(root: Path, script: Path, schemes: tuple[str, ...] = ASKED, *, unsaf
                 places.setdefault(kind, []).append(Location(shown, site.line))
         edits = tuple(Edit(kind, locations=tuple(where), interval=INTERVAL) for kind, where in places.items())  # type: ignore[arg-type]
         patches[name] = make(root, script, edits, (), PatchOptions(checked=False))
+        patches |= _with_checked_hunks(name + CHECKED, make(root, script, edits, (), PatchOptions(lossy=False)))
+        if name == ASKED[0]:
+            patches |= _with_checked_hunks(name + LOSSY, make(root, script, edits, (), PatchOptions()))
     if unsafe:
         reads = tuple(Location(shown, site.line) for site in found if site.kind == "read")
         kinds_of_reads = ("defer-read", "thin-logs", "move-guard")

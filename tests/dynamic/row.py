@@ -130,7 +130,7 @@ class Row:
         jobs = [(name, "numbers") for name in names]
         if any(map(patches.may_differ, names)):
             jobs += [(f"seed {shift}", "numbers") for shift in SHIFTS]
-        jobs += [(name, "interrupted") for name in names if not _prints_less(name)]
+        jobs += [(name, "interrupted") for name in names if _interrupted(name)]
         counted = [(name, "syncs") for name in (ORIGINAL, *self.alive) if self.setting.gpu]
         found = self.arms([*jobs, *counted])
         noise = against.parted(found[ORIGINAL, "numbers"], found["again", "numbers"])
@@ -161,11 +161,14 @@ class Row:
         for kind, key in (("numbers", "difference"), ("interrupted", "interrupted_difference")):
             if (name, kind) in found:
                 first, again = found[ORIGINAL, kind], found["again", kind]
+                if name.endswith(patches.LOSSY):
+                    version["lines_lost"] = against.lines_lost(first, found[name, kind])
+                    first, again = against.as_long_as(found[name, kind], first, again)
                 more = () if _prints_less(name) else (again,)
                 version[key] = against.parted(first, found[name, kind], more) if comparable else "not comparable"
         if patches.may_differ(name):
             version["seed_noise"] = self._band(found, result)
-        if not _prints_less(name) and found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
+        if _interrupted(name) and found[ORIGINAL, "interrupted"].status == found[ORIGINAL, "numbers"].status == 0:
             version["interrupted_difference"] = NOT_REACHED
         if version["difference"] and result.status != found[ORIGINAL, "numbers"].status:
             version["stderr"] = result.stderr[-800:]
@@ -270,8 +273,13 @@ def _limited(seconds: int) -> Iterator[None]:
 
 
 def _prints_less(name: str) -> bool:
-    """Neither its output nor what it leaves when it is interrupted is compared."""
+    """Its output is not compared."""
     return name == BY_HAND or patches.may_differ(name)
+
+
+def _interrupted(name: str) -> bool:
+    """What it leaves then is compared."""
+    return not (_prints_less(name) or name.endswith(patches.LOSSY))
 
 
 def _moved(patch: Patch, old: Path, new: Path) -> Patch:

@@ -133,11 +133,17 @@ def _cells(row: dict[str, Any], name: str, version: dict[str, Any], on_gpu: bool
         return
     under = ", det." if row.get("noise") else ""
     yield ("same" if version["difference"] is None else f"**{_one_line(version['difference'])}**") + under
-    late = version.get("interrupted_difference", "–")
-    yield {None: "same", NOT_REACHED: "not reached", "–": "–"}.get(late) or f"**{_one_line(late)}**"
+    yield _at_an_interrupt(version)
     yield {True: "exact", False: "**not exact**", None: "–"}[version.get("revert_exact")]
     if on_gpu:
         yield f"{_waits(row['original'])} → {_waits(version)}"
+
+
+def _at_an_interrupt(version: dict[str, Any]) -> str:
+    if "lines_lost" in version:
+        return f"{version['lines_lost']} lines lost, as said"
+    late = version.get("interrupted_difference", "–")
+    return {None: "same", NOT_REACHED: "not reached", "–": "–"}.get(late) or f"**{_one_line(late)}**"
 
 
 def notes(rows: list[dict[str, Any]]) -> Iterator[str]:

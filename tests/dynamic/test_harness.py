@@ -56,7 +56,11 @@ def planted(root, script, _schemes=(), **_):
         assert files != patch.files
         return replace(patch, files=files)
     late = spoiled(b".item(loss)", b".item(loss * 1.0000002)")
-    return replace(plan, patches={"right": patch, "late": late, "lr": spoiled(b"lr=0.1", b"lr=0.11")})
+    line = b'print("epoch", epoch, total)'
+    short = {"short": spoiled(line, b"epoch == 0 and " + line)}
+    short["short" + patches.LOSSY] = spoiled(line, b"epoch < 1 and " + line)
+    versions = {"right": patch, "late": late, "lr": spoiled(b"lr=0.1", b"lr=0.11")}
+    return replace(plan, patches=versions | short)
 patches.assumed = planted
 place = Path(sys.argv[2])
 broken = entry.Entry.of({"name": "broken", "repository": "a/b", "commit": "c", "path": "broken.py"})
@@ -102,6 +106,9 @@ def test_a_wrong_patch_is_found_and_a_right_one_passes(tmp_path: Path) -> None:
     assert late["difference"].startswith("output: line 2 of standard output")
     assert wrong["difference"].startswith("loss: backward 2")
     assert wrong["interrupted_difference"].startswith("loss: backward 2")
+    short, plain = value["versions"]["short"], value["versions"]["short --checked, plain"]
+    assert short["difference"].startswith("output: line 62 of standard output")
+    assert (plain["difference"], plain["lines_lost"], "interrupted_difference" in plain) == (None, 1, False)
     assert (source / "train.py").read_text() == SCRIPT
     failing = json.loads((tmp_path / "results" / "broken.json").read_text())
     assert "the original ended with 1" in failing["failed"], "two versions that fail alike are no evidence"
@@ -128,7 +135,8 @@ def test_the_page_is_made_from_the_recorded_rows_and_no_number_changed() -> None
             assert version["difference"] is None, (folder, row["name"], name)
             if name == table.BY_HAND:
                 continue
-            assert version["interrupted_difference"] in (None, table.NOT_REACHED), (folder, row["name"], name)
+            late = version["interrupted_difference"] if "lines_lost" not in version else None
+            assert late in (None, table.NOT_REACHED), (folder, row["name"], name)
             assert version.get("revert_exact", True), (folder, row["name"], name)
             assert version["compared"]["losses"] > 20, (folder, row["name"], name)
             if folder == "h200" and "defer-read" in version["hunks"]:
