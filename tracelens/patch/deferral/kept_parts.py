@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.names import key, own_names, targets, variables
+from tracelens.patch.code.names import key, targets, variables
 from tracelens.patch.deferral.comprehensions import Comprehension
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import inner_functions
 from tracelens.patch.loop.sites import read_of, reads_in
 
 
@@ -36,12 +35,12 @@ def _out_of_reach(facts: LoopFacts, statement: cst.CSTNode, changed: frozenset[s
     """Of what an analysis that hardly tells objects apart says, the variables of the loop's own function that nothing
     in the statement leads to: no other function has them, unless one is defined inside."""
     hardly_told = facts.reached is not None and facts.reached.is_coarse
-    if not hardly_told or not isinstance(facts.scope, cst.FunctionDef) or any(inner_functions(facts.scope)):
+    own = changed & facts.unshared
+    if not hardly_told or not own:
         return frozenset()
-    own = frozenset(name for name in own_names(facts.scope) if not name.startswith("self."))
     read = {name for one in reads_in(statement) for name in variables(one.node)}  # a number is handed on, no tensor
     handed = frozenset(key(name) for name in variables(statement) if name not in read)
-    return (changed & own) - facts.held_by(handed)
+    return own - facts.held_by(handed)
 
 
 def _values(facts: LoopFacts, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:

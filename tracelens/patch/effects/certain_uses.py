@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from tracelens.patch.effects.places import KEPT_TREES, LOOPS, path_to, position
+from tracelens.patch.effects.places import KEPT_STATEMENTS, KEPT_TREES, LOOPS, path_to, position
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, bound_by, nodes_of, stored_in
 from tracelens.patch.effects.words import words
 
@@ -147,7 +147,7 @@ class _Pair:
         """Whether nothing but an exception that leaves the loop keeps the other one from being reached."""
         outside = self.asked[: self.shared + 1]
         loops = [number for number, one in enumerate(outside[:-1]) if isinstance(one, LOOPS)]
-        if self.caught or not loops or ends_errors(outside) or any(_jumps_out(one) for one in between):
+        if self.caught or not loops or ends_errors(outside) or any(_leaves_block(one) for one in between):
             return False
         pairs = pairwise(outside[loops[0] :])
         return all(
@@ -158,6 +158,12 @@ class _Pair:
 def _jumps(node: ast.Try | ast.TryStar) -> bool:
     """Whether the end of a `try` takes an exception: `finally: continue`."""
     return any(isinstance(one, _JUMPS) for part in node.finalbody for one in ast.walk(part))
+
+
+@lru_cache(maxsize=KEPT_STATEMENTS)
+def _leaves_block(statement: ast.AST) -> bool:
+    """The same, which is asked of the statements of a loop with each pair of mentions."""
+    return _jumps_out(statement)
 
 
 def _jumps_out(node: ast.AST) -> bool:

@@ -78,6 +78,7 @@ class Evidence:
         self.analysis = analysis
         self.memory = analysis.memory
         self._caught: dict[Unit, bool] = {}
+        self._of_names: dict[tuple[Unit, ast.Name], Kind | None] = {}
 
     def bases(self, one: Instance) -> tuple[Object, ...]:
         """The classes of an object."""
@@ -85,6 +86,11 @@ class Evidence:
 
     def of_name(self, unit: Unit, node: ast.Name) -> Kind | None:
         """What the certain uses of a variable's value say of it: a tensor, and with a `backward` one of fractions."""
+        if (unit, node) not in self._of_names:
+            self._of_names[unit, node] = self._of_name(unit, node)
+        return self._of_names[unit, node]
+
+    def _of_name(self, unit: Unit, node: ast.Name) -> Kind | None:
         code = code_of(unit)
         told = [_told(path) for path in mentions(code, node, partial(self._keeps_errors, unit), self._is_caught(unit))]
         goes_back = any(call is not None and self._goes_back(unit, call) for _, call in told)

@@ -66,6 +66,7 @@ class FileHolders:
         self._skipped: frozenset[ast.AST] = frozenset()
         self.fresh: Times = {}
         self._named: dict[ast.AST, Mapping[Place, frozenset[Place]]] = {}
+        self._holding: dict[tuple[frozenset[Place], frozenset[Place]], frozenset[Place]] = {}
         if during is not None:
             code = function_of(text.tree, during)
             assert isinstance(code, Code)
@@ -90,6 +91,12 @@ class FileHolders:
 
     def holding(self, roots: Iterable[Place], without: frozenset[Place] = frozenset()) -> frozenset[Place]:
         """The same with all settings."""
+        asked = (frozenset(roots), without)
+        if asked not in self._holding:
+            self._holding[asked] = self._held_from(*asked)
+        return self._holding[asked]
+
+    def _held_from(self, roots: frozenset[Place], without: frozenset[Place]) -> frozenset[Place]:
         seen = set(roots)
         waiting = list(seen)
         while waiting:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tracelens.patch.effects import kind as kind_of
 from tracelens.patch.effects import made_by_python, made_by_torch
@@ -47,8 +47,9 @@ from tracelens.patch.effects.objects import (
     Thing,
 )
 from tracelens.patch.effects.operators import OPERATORS
+from tracelens.patch.effects.places import KEPT_TREES
 from tracelens.patch.effects.reshaped import Reshaped
-from tracelens.patch.effects.scopes import nodes_of
+from tracelens.patch.effects.scopes import Code, nodes_of
 
 Place = Module | Activation
 _Variable = tuple[Object, str]
@@ -75,6 +76,10 @@ class Kinds:
         self._reshaped = Reshaped(analysis, self._bindings)
         self._assumed: dict[_Variable, Kind | None] = {}
         """Variables that are being followed, with what they are found to be so far; None: nothing yet."""
+        self._leant_on: set[_Variable] = set()
+        """Of these, the ones that were asked for since."""
+        self._settled: dict[_Variable, Kind | None] = {}
+        """Variables whose kind was found without an assumption about any other."""
         self._known: dict[tuple[Place, ast.expr], Kind] = {}
         self._steps = 0
 
@@ -83,6 +88,7 @@ class Kinds:
         if (unit, node) not in self._known:
             self._steps = 0
             self._assumed.clear()
+            self._leant_on.clear()
             try:
                 found = UNKNOWN if self._has_own_tensors else self._kind(unit, node) or UNKNOWN
             except (_TooLong, TooLarge, RecursionError):
@@ -232,8 +238,21 @@ class Kinds:
     def _variable(self, variable: _Variable, bindings: Callable[[], Sequence[Binding]]) -> Kind | None:
         """What all bindings have in common: assumed of the variable itself where they mention it, until that holds."""
         if variable in self._assumed:
+            self._leant_on.add(variable)
             return self._assumed[variable]
-        every, found = bindings(), None
+        if variable not in self._settled:
+            before, self._leant_on = self._leant_on, set()
+            found = self._followed(variable, bindings())
+            self._leant_on.discard(variable)
+            if not self._leant_on:
+                self._settled[variable] = found
+            self._leant_on |= before
+        else:
+            found = self._settled[variable]
+        return found if found is not None or self._assumed else UNKNOWN
+
+    def _followed(self, variable: _Variable, every: Sequence[Binding]) -> Kind | None:
+        found = None
         self._assumed[variable] = None
         while every:
             new = _common([self._bound(one, variable) for one in every])
@@ -242,7 +261,7 @@ class Kinds:
                 break
             found = self._assumed[variable] = new if found is None else meet([found, new])
         del self._assumed[variable]
-        return found if found is not None or self._assumed else UNKNOWN
+        return found
 
     def _kept(self, found: Kind, variable: _Variable) -> Kind:
         """What is left of it once a variable has it: others may have it too, and change it later."""
@@ -346,14 +365,17 @@ class Kinds:
         if isinstance(code, ast.Lambda):
             yield self._part(unit, code.body, part)
             return
-        nodes = list(nodes_of(code))
-        if isinstance(code, ast.AsyncFunctionDef) or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in nodes):
+        ends = _ends(code)
+        for one in ends:
+            yield self._part(unit, one.value, part) if isinstance(one, ast.Return) and one.value else UNKNOWN
+        if isinstance(code, ast.AsyncFunctionDef) or not any(isinstance(one, ast.Return) for one in ends):
             yield UNKNOWN
-        returned = [one for one in nodes if isinstance(one, ast.Return)]
-        for one in returned:
-            yield self._part(unit, one.value, part) if one.value is not None else UNKNOWN
-        if not returned:
-            yield UNKNOWN
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def _ends(code: Code) -> tuple[ast.Return | ast.Yield | ast.YieldFrom, ...]:
+    """Where a function returns, or stops for a while."""
+    return tuple(one for one in nodes_of(code) if isinstance(one, (ast.Return, ast.Yield, ast.YieldFrom)))
 
 
 def _common(kinds: Sequence[Kind | None]) -> Kind | None:

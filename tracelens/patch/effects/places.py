@@ -18,6 +18,8 @@ LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Loop = ast.For | ast.AsyncFor | ast.While
 KEPT_TREES = 1024
 """Files and functions whose nodes are looked up by place, many times: those of a whole project."""
+KEPT_STATEMENTS = 4096
+"""Statements of loops that are asked the same with each other one."""
 
 
 @dataclass(frozen=True, order=True)
