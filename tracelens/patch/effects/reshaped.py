@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from tracelens.messages import say
 from tracelens.patch.effects.analysis import Analysis
@@ -18,7 +18,8 @@ from tracelens.patch.effects.kind import RESHAPE
 from tracelens.patch.effects.memory import ANY_DATA
 from tracelens.patch.effects.names import code_of
 from tracelens.patch.effects.objects import Activation, Container, Module, Name, Object, Plain, Unknown, is_thing
-from tracelens.patch.effects.scopes import nodes_of
+from tracelens.patch.effects.places import KEPT_TREES
+from tracelens.patch.effects.scopes import Code, nodes_of
 
 _BY_TEXT = re.compile(rf"[\"']({'|'.join(sorted(RESHAPE))})[\"']|swap_tensors")
 """What a project says that looks a method up by its name, or exchanges what two tensors are."""
@@ -51,8 +52,9 @@ class Reshaped:
         """The objects that are changed so; an unknown one where it can be any."""
         if any(_BY_TEXT.search(one.file.text) for one in self.memory.objects(Module)):
             return self.memory.unknown(say("a tensor that is changed by a name"))
-        changed = {one for unit, node in self._owners() for one in self._told(unit, node)}
-        changed |= {one for unit, node in self._words() for one in self._handed(unit, node)}
+        units = [one for one in self.memory.summaries if isinstance(one, (Module, Activation))]
+        changed = {one for unit in units for node in _owners(code_of(unit)) for one in self._told(unit, node)}
+        changed |= {one for unit in units for node in _words(code_of(unit)) for one in self._handed(unit, node)}
         return frozenset(changed).union(self._bindings.replaced("data"))
 
     def _told(self, unit: Module | Activation, node: ast.expr) -> Iterator[Object]:
@@ -67,19 +69,18 @@ class Reshaped:
         for one in self.analysis.value(unit, node):
             yield from self.memory.content(one, _OUT)
 
-    def _words(self) -> Iterator[tuple[Module | Activation, ast.expr]]:
-        for unit, node in self._nodes():
-            if isinstance(node, ast.Call):
-                yield from ((unit, one.value) for one in node.keywords if one.arg is None)
 
-    def _owners(self) -> Iterator[tuple[Module | Activation, ast.expr]]:
-        """The expressions whose value is changed so, with the units that evaluate them."""
-        return ((unit, owner) for unit, node in self._nodes() for owner in _changed(node))
+@lru_cache(maxsize=KEPT_TREES)
+def _words(code: Code) -> tuple[ast.expr, ...]:
+    """What is handed over as `**words`."""
+    calls = (one for one in nodes_of(code) if isinstance(one, ast.Call))
+    return tuple(word.value for one in calls for word in one.keywords if word.arg is None)
 
-    def _nodes(self) -> Iterator[tuple[Module | Activation, ast.AST]]:
-        for unit in self.memory.summaries:
-            if isinstance(unit, (Module, Activation)):
-                yield from ((unit, node) for node in nodes_of(code_of(unit)))
+
+@lru_cache(maxsize=KEPT_TREES)
+def _owners(code: Code) -> tuple[ast.expr, ...]:
+    """The expressions whose value is changed so."""
+    return tuple(owner for node in nodes_of(code) for owner in _changed(node))
 
 
 def _changed(node: ast.AST) -> Iterator[ast.expr]:
