@@ -189,8 +189,13 @@ def test_a_lever_whose_time_ran_out_is_said_to_have_been_begun(run: Path, sessio
     session.short = ("workers=6",)
     assert main(["try", str(run), "workers=6"]) == 3
     said = " ".join(capsys.readouterr().out.split())
-    assert "too few pairs for a number: DataLoader workers 6 (workers=6). Give a larger --budget." in said
-    assert "workers=6" not in said.partition("Not tried")[2]
+    assert said.startswith(
+        "Too few turns for a number; in one turn +100 % with DataLoader workers 6 (workers=6). Seen in too"
+    )
+    assert "DataLoader workers 6 (workers=6) 10.0 → 5.0 +100 %" in said
+    rest = said.partition("Not tried")[2]
+    assert "workers=6" not in rest.partition("next:")[0]
+    assert rest.endswith("workers=6 --budget 20m")
 
 
 def test_variables_that_make_every_number_meaningless_come_first(

@@ -132,6 +132,9 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     assert told.try_next == "line=train.py:7", "its patch changes nothing: what can be tried is the line left out"
     launching = choice.without_change(held_by("launch", "compile"), levers)
     assert (launching.fine, launching.try_next) == (False, "compile"), "compile changes numbers: measured, not written"
+    both = held_by("launch", "batch", "compile")
+    listed = choice.without_change(replace(both, levers=both.levers[::-1]), levers)
+    assert listed.try_next == "compile", "the levers have their order: what changes the training comes later"
     backward = replace(held_by("backward", "set-to-none"), breakdown=None)
     assert choice.without_change(replace(backward, gpu_busy_share=0.97), levers).fine
     assert choice.without_change(replace(backward, gpu_busy_share=None), levers).fine, "the work itself"

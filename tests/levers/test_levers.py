@@ -170,6 +170,7 @@ def test_a_word_names_levers(word: str, ids: list[str]) -> None:
     [
         ("worker", "unknown lever: worker. Did you mean workers=N?"),
         ("event-intervall", "unknown lever: event-intervall. Did you mean event-interval?"),
+        ("fused-optimizer", "unknown lever: fused-optimizer. Did you mean fused?"),
         ("zzz", "unknown lever: zzz."),
         ("workers=many", "workers does not take 'many'"),
         ("workers=1000", "workers does not take '1000'"),

@@ -144,10 +144,20 @@ def test_all_that_is_not_slower_alone_is_tried_together_before_more_rounds(machi
     assert [len(one.pairs) for one in result.levers] == [1, 1, 1], "the time was spent on what matters most"
 
 
+def test_second_pairs_come_before_a_single_one_of_all_together_that_would_have_no_range(
+    machine: Machine, tmp_path: Path
+) -> None:
+    """After three originals and the first round 30 s are left: a timed original and one process of each lever, or two
+    of both together, which is a single pair without a range."""
+    found = by_id(tried(tmp_path, lever("small"), lever("fast"), budget_s=111.0))
+    assert found["fast"].speedup is not None and found["small"].speedup is not None
+    assert "fast+small" not in machine.started
+
+
 def test_one_pair_together_is_worth_more_than_further_rounds_of_each(machine: Machine, tmp_path: Path) -> None:
-    """After three originals and the first round 30 s are left: a timed original, and two processes of both levers."""
-    tried(tmp_path, lever("small"), lever("fast"), budget_s=111.0)
-    assert machine.started[-1] == "fast+small"
+    """60 s are left: all together once, and one more round, from which it has its range."""
+    tried(tmp_path, lever("small"), lever("fast"), budget_s=141.0)
+    assert "fast+small" in machine.started
 
 
 def test_more_rounds_are_those_of_the_fastest_where_not_all_fit(machine: Machine, tmp_path: Path) -> None:

@@ -137,12 +137,15 @@ def _wanted(names: Sequence[str], levers: Sequence[LeverRule], plan_options: Pla
     return replace(plan_options, scheme=forced, named=tuple(names), unsafe=unsafe)
 
 
-def _without_a_change(unfixed: Unfixed | None, where: Sequence[str]) -> tuple[str, ...]:
-    """What rounds otherwise and was measured to gain is fixed by its name; what nobody knows is tried."""
+def _without_a_change(unfixed: Unfixed | None, where: Sequence[str], worth: Sequence[str]) -> tuple[str, ...]:
+    """What rounds otherwise and was measured to gain is fixed by its name; what nobody knows is tried, with what
+    `recommend` would have tried beside it."""
     if unfixed is not None and unfixed.fix_next:
         return ("fix", *where, *unfixed.fix_next)
     lever = unfixed.try_next if unfixed is not None else None
-    return ("try", *where, lever) if lever else ("recommend", *where)
+    if lever is None:
+        return ("recommend", *where)
+    return ("try", *where, *(worth if lever in worth else (lever,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +313,8 @@ class _Fix:
             case "undecided" if result.unfixed is None:
                 return next_commands.line("fix", "--budget", f"{2 * self.effort.budget_s:g}s", *where, *names)
             case _:
-                return next_commands.line(*_without_a_change(result.unfixed, where))
+                worth = next_commands.worth_a_trial(diagnosis)
+                return next_commands.line(*_without_a_change(result.unfixed, where, worth))
 
     def _say(self, answer: FixAnswer) -> None:
         from tracelens.report import fix_card

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,9 +19,12 @@ from tracelens.messages import capital, joined, say
 
 if TYPE_CHECKING:
     from tracelens.lever_trials import LeverOutcome, LeverPlan
-    from tracelens.model import Lever, LeverState, PlannedDiagnosis
+    from tracelens.model import Lever, LeverState, MedianPair, PlannedDiagnosis
+    from tracelens.verify.lever_trial import LeverMeasurement
 
 EXIT_NOTHING, EXIT_INTERRUPTED = 3, 130
+USUAL_MINUTES = 10
+"""As --budget has it by default."""
 
 
 @click.command(
@@ -61,7 +65,7 @@ def try_levers(
     wanted = lever_trials.LeverOptions(budget, seed, tell, tell, pipeline_options(plan_options))
     outcome = lever_trials.run_plan(diagnosis, what, wanted)
     after = planned((folder,), plan_options)
-    _answer(after, what, outcome, shown, typed((folder,), plan_options))
+    _answer(after, what, outcome, shown, typed((folder,), plan_options), budget)
     if outcome.interrupted:
         return EXIT_INTERRUPTED
     tried = {one.trial.id for one in (*what.known, *what.left_out)} | set(outcome.tried)
@@ -83,7 +87,12 @@ def _announce(what: LeverPlan, budget: float) -> None:
 
 
 def _answer(
-    diagnosis: PlannedDiagnosis, what: LeverPlan, outcome: LeverOutcome, shown: Presentation, where: tuple[str, ...]
+    diagnosis: PlannedDiagnosis,
+    what: LeverPlan,
+    outcome: LeverOutcome,
+    shown: Presentation,
+    where: tuple[str, ...],
+    budget: float,
 ) -> None:
     from tracelens.report import json as json_report
     from tracelens.report import lever_table, next_commands
@@ -97,14 +106,10 @@ def _answer(
         interrupted=outcome.interrupted,
         apart=outcome.apart,
         interval=diagnosis.interval,
-        begun=[
-            one.trial.id
-            for one in outcome.record.levers
-            if one.trial.id in ids and one.pairs and one.speedup is None and one.standing != "failed"
-        ],
+        begun={one.trial.id: pair for one in outcome.record.levers if one.trial.id in ids and (pair := _seen(one))},
         bands={one.trial.id: one.seed_band for one in outcome.record.levers if one.trial.id in ids and one.seed_band},
     )
-    after = next_commands.line(*_next(diagnosis, where))
+    after = next_commands.line(*_next(diagnosis, where, tuple(trial.begun), budget))
     said = lambda: lever_table.verdict(trial) if shown.quiet else lever_table.text(trial, shown.style(), after)  # noqa: E731
     document = json_report.document(replace(diagnosis, levers=tuple(trial.levers)))
     output.result(render(shown.renderer.outcome, CommandOutcome(said, document), shown))
@@ -133,9 +138,23 @@ def _warning(diagnosis: PlannedDiagnosis) -> str | None:
     return say("{missing}. {hint}", missing=capital(setting.missing), hint=setting.hint)
 
 
-def _next(diagnosis: PlannedDiagnosis, where: tuple[str, ...]) -> tuple[str, ...]:
-    """What writes the best lever, where a patch does and its results are the same; else everything that is known."""
+def _seen(lever: LeverMeasurement) -> MedianPair | None:
+    """What the pairs of a lever say that has too few for a number."""
+    from tracelens.model import MedianPair
+    from tracelens.verify.compare.times import median_pair
+
+    pair = median_pair(lever.pairs) if lever.speedup is None and lever.standing != "failed" else None
+    return MedianPair(*map(round, pair)) if pair is not None else None
+
+
+def _next(
+    diagnosis: PlannedDiagnosis, where: tuple[str, ...], begun: tuple[str, ...], budget: float
+) -> tuple[str, ...]:
+    """What writes the best lever, where a patch does and its results are the same; else everything that is known. More
+    time for levers that were begun, where nothing else came of it."""
     best = diagnosis.combination
+    if best is None and begun:
+        return ("try", *where, *begun, "--budget", f"{max(USUAL_MINUTES, math.ceil(2 * budget / 60))}m")
     commands = {lever.id: lever.command for lever in diagnosis.levers}
     if best is not None and all(commands.get(name) == f"fix {name}" for name in best.levers):
         return ("fix", *where, *best.levers)

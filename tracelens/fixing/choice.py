@@ -206,11 +206,13 @@ def _to_try(diagnosis: PlannedDiagnosis, lever: Lever) -> str | None:
 
 
 def _first_open(diagnosis: PlannedDiagnosis) -> str | None:
-    """A lever of the largest owner that can be measured all the same."""
+    """A lever of the largest owner that can be measured all the same: of several the one that every list has first."""
     owners = sorted(diagnosis.owners.owners, key=lambda owner: -owner.owned_ns)
-    names = [name for owner in owners for name in owner.remedies]
     untried = [lever.id for lever in diagnosis.levers if lever.state == "not_tried" and lever.command]
-    return next((lever for name in names for lever in untried if lever.partition("=")[0] == name), None)
+    return next(
+        (lever for owner in owners for lever in untried if lever.partition("=")[0] in owner.remedies),
+        None,
+    )
 
 
 def _by_hand(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[Owner | None, Lever | None]:

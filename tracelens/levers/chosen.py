@@ -71,8 +71,9 @@ def _expected(rule: LeverRule) -> str:
 
 
 def _meant(lever_id: str, rules: Sequence[LeverRule], others: Iterable[str]) -> str:
-    """' Did you mean …?', or nothing when no known id is near."""
+    """' Did you mean …?', for the name of an edit the lever that it writes; or nothing when no known id is near."""
     forms = {rule.id: rule.form for rule in rules} | {name: name for name in others}
-    close = nearest(lever_id, forms)
-    match = re.search(r"'(.+)'", close)
-    return say(" Did you mean {forms}?", forms=forms[match[1]]) if match else ""
+    written = [rule.form for rule in rules if rule.recipe == lever_id]
+    match = re.search(r"'(.+)'", nearest(lever_id, forms))
+    meant = written[0] if len(written) == 1 else forms[match[1]] if match else ""
+    return say(" Did you mean {forms}?", forms=meant) if meant else ""

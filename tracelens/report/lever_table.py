@@ -43,8 +43,8 @@ class TrialOfLevers:
     interrupted: bool = False
     apart: Sequence[str] = ()
     """Levers that gain, and were not tried beside the best for lack of time."""
-    begun: Sequence[str] = ()
-    """Levers whose time ran out before there was a number: a single pair tells no range."""
+    begun: Mapping[str, MedianPair] = field(default_factory=dict)
+    """By id what was seen of levers whose time ran out before there was a number: a single pair tells no range."""
     bands: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By id of a lever that changes losses, where it lies among the original's seeds."""
     interval: int | None = None
@@ -80,10 +80,9 @@ def _parts(trial: TrialOfLevers, after: str) -> Iterator[RenderableType]:
             say("Not measured together with it, for lack of time: {levers}. Give a larger --budget.", levers=names)
         )
     if trial.begun:
-        names = joined(", ", map(trial.name, trial.begun))
-        yield terminal.paragraph(
-            say("Begun, and too few pairs for a number: {levers}. Give a larger --budget.", levers=names)
-        )
+        yield terminal.heading(say("Seen in too few turns for a range: give a larger --budget"))
+        rows = [(trial.name(name), *_seen(pair)) for name, pair in trial.begun.items()]
+        yield terminal.table((say("lever"), say("step, ms"), say("one turn")), rows, frozenset({1, 2}))
     for lever in measured:
         if lever.reason:
             yield terminal.paragraph(say("{lever}: {reason}", lever=trial.name(lever.id), reason=lever.reason))
@@ -98,8 +97,23 @@ def verdict(trial: TrialOfLevers) -> str:
         said = _faster(best, trial)
     else:
         known = any(lever.measured is not None and lever.id in trial.shown for lever in trial.levers)
-        said = say("No lever is faster beyond doubt.") if known else say("Nothing could be measured.")
+        said = _nothing(trial) if not known else say("No lever is faster beyond doubt.")
     return say("Interrupted; what was measured is kept. {sentence}", sentence=said) if trial.interrupted else said
+
+
+def _nothing(trial: TrialOfLevers) -> str:
+    if not trial.begun:
+        return say("Nothing could be measured.")
+    name, pair = min(trial.begun.items(), key=lambda one: one[1].after_ns / one[1].before_ns)
+    if pair.after_ns >= pair.before_ns:
+        return say("Too few turns for a number; in one turn each, no lever was faster.")
+    gain = formatting.gain(pair.before_ns / pair.after_ns)
+    return say("Too few turns for a number; in one turn {gain} with {lever}.", lever=trial.name(name), gain=gain)
+
+
+def _seen(pair: MedianPair) -> tuple[str, str]:
+    before, after = (step_ms(ns, pair.before_ns) for ns in (pair.before_ns, pair.after_ns))
+    return say("{before} → {after}", before=before, after=after), formatting.gain(pair.before_ns / pair.after_ns)
 
 
 def _faster(best: LeverCombination, trial: TrialOfLevers) -> str:

@@ -8,12 +8,15 @@ runs later. `total += train_step(x, y).item()` calls `train_step` in its batch, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import libcst as cst
 
-from tracelens.patch.code.names import key, targets, variables
+from tracelens.patch.code.names import key, own_names, targets, variables
+from tracelens.patch.code.source import PARSED_FILES
 from tracelens.patch.deferral.comprehensions import Comprehension
 from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Scope, inner_functions
 from tracelens.patch.loop.sites import read_of, reads_in
 
 
@@ -35,12 +38,20 @@ def _out_of_reach(facts: LoopFacts, statement: cst.CSTNode, changed: frozenset[s
     """Of what an analysis that hardly tells objects apart says, the variables of the loop's own function that nothing
     in the statement leads to: no other function has them, unless one is defined inside."""
     hardly_told = facts.reached is not None and facts.reached.is_coarse
-    own = changed & facts.unshared
+    own = changed & _unshared(facts.scope)
     if not hardly_told or not own:
         return frozenset()
     read = {name for one in reads_in(statement) for name in variables(one.node)}  # a number is handed on, no tensor
     handed = frozenset(key(name) for name in variables(statement) if name not in read)
     return own - facts.held_by(handed)
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _unshared(scope: Scope) -> frozenset[str]:
+    """Variables that a function alone has; none where one is defined inside it, or it is the file."""
+    if not isinstance(scope, cst.FunctionDef) or any(True for _ in inner_functions(scope)):
+        return frozenset()
+    return frozenset(name for name in own_names(scope) if not name.startswith("self."))
 
 
 def _values(facts: LoopFacts, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:

@@ -283,13 +283,6 @@ class LoopFacts:
         return out
 
     @cached_property
-    def unshared(self) -> frozenset[str]:
-        """Variables that the loop's function alone has; none where one is defined inside it, or it is the file."""
-        if not isinstance(self.scope, cst.FunctionDef) or any(True for _ in inner_functions(self.scope)):
-            return frozenset()
-        return frozenset(name for name in own_names(self.scope) if not name.startswith("self."))
-
-    @cached_property
     def _inner_names(self) -> tuple[tuple[cst.CSTNode, frozenset[str]], ...]:
         """The functions and classes inside the loop's own, with the names that each takes from outside."""
         inner = inner_functions(self.scope)

@@ -247,10 +247,11 @@ class LeverSession:
 
     def combine_at_once(self) -> None:
         """All levers that are not slower alone, as one trial, before more rounds of each: no other number is worth as
-        much, not even from one pair, and what the levers of a loop hide from each other cannot mislead it."""
+        much, not even from one pair, and what the levers of a loop hide from each other cannot mislead it. But a single
+        pair gets its range from the second pairs of the others: where these do not fit any more, they come first."""
         wanted = self._fastest_first(LEVER_POLICY.harmless)
         merged = all_together([lever.trial for lever in wanted], self.request.joined)
-        if merged is not None and self._affords_together(*wanted, pairs=1):
+        if merged is not None and self._affords_together(*wanted, pairs=1, then=wanted):
             self._try_together(merged)
 
     def combine(self) -> None:
@@ -293,11 +294,13 @@ class LeverSession:
     def _tried(self, merged: LeverTrial) -> bool:
         return any(set(one.trial.members) == set(merged.members) for one in self.tried_together)
 
-    def _affords_together(self, *levers: LeverUnderTrial, pairs: int = LEVER_POLICY.least_rounds) -> bool:
-        """Whether the numbers and so many pairs of these levers together fit into the budget. Together they take about
-        as long as the one whose process takes longest."""
+    def _affords_together(
+        self, *levers: LeverUnderTrial, pairs: int = LEVER_POLICY.least_rounds, then: Sequence[LeverUnderTrial] = ()
+    ) -> bool:
+        """Whether the numbers and so many pairs of these levers together fit into the budget, and `then` one more round
+        of others. Together they take about as long as the one whose process takes longest."""
         longest = max(levers, key=lambda lever: lever.seconds or 0.0)
-        return self._affords(pairs, [longest] * (1 + pairs))
+        return self._affords(pairs + bool(then), [longest] * (1 + pairs) + list(then))
 
     def _try_together(self, merged: LeverTrial) -> None:
         attempt = LeverUnderTrial(merged)
