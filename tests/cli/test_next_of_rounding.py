@@ -31,7 +31,13 @@ def lever(name: str, command: str | None) -> Lever:
 def test_fix_names_what_was_measured_to_gain_before_what_nobody_knows(
     unfixed: Unfixed | None, words: tuple[str, ...]
 ) -> None:
-    assert _without_a_change(unfixed, ("run/",)) == words
+    assert _without_a_change(unfixed, ("run/",), ()) == words
+
+
+def test_fix_has_tried_what_recommend_has_tried() -> None:
+    unfixed, both = Unfixed(False, "", "compile"), ("compile", "compile=reduce-overhead")
+    assert _without_a_change(unfixed, ("run/",), both) == ("try", "run/", *both)
+    assert _without_a_change(unfixed, ("run/",), ("bf16",)) == ("try", "run/", "compile")
 
 
 @pytest.mark.parametrize(
@@ -47,4 +53,14 @@ def test_try_ends_with_fix_where_a_recipe_writes_all_of_the_best(
 ) -> None:
     levers = [lever(name, command) for name, command in commands.items()]
     diagnosis: Any = SimpleNamespace(levers=levers, combination=LeverCombination(members, GAIN, numbers, None))
-    assert _next(diagnosis, ("run/",)) == (("fix", "run/", *words) if words else ("recommend", "run/"))
+    then = ("fix", "run/", *words) if words else ("recommend", "run/")
+    assert _next(diagnosis, ("run/",), ("tf32",), 600.0) == then
+
+
+def test_what_was_begun_gets_more_time_where_nothing_else_came_of_it() -> None:
+    diagnosis: Any = SimpleNamespace(levers=(), combination=None)
+    assert _next(diagnosis, ("run/",), ("compile", "batch=2x"), 300.0) == (
+        *("try", "run/", "compile", "batch=2x", "--budget"),
+        "10m",
+    )
+    assert _next(diagnosis, ("run/",), ("compile",), 900.0)[-1] == "30m"

@@ -57,3 +57,14 @@ def test_it_is_said_after_what_keeps_the_results(monkeypatch: pytest.MonkeyPatch
         "with losses that differ as much as other seeds' do."
     )
     assert choice.without_change(diagnosis(), RULES) is kept
+
+
+def test_what_rounds_otherwise_and_gained_nothing_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = choice.Unfixed(False, "No change that keeps the results was found for it.", "batch=2x")
+    monkeypatch.setattr(choice, "_with_same_results", lambda *_: kept)
+    found = choice.without_change(diagnosis(measured("compile", 1.02), measured("workers=4", 3.0, "same")), RULES)
+    assert found.reason == (
+        "No change that keeps the results was found for it. Rounding otherwise, torch.compile gained nothing beyond "
+        "doubt when tried."
+    )
+    assert found.try_next == "batch=2x"

@@ -135,6 +135,9 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     both = held_by("launch", "batch", "compile")
     listed = choice.without_change(replace(both, levers=both.levers[::-1]), levers)
     assert listed.try_next == "compile", "the levers have their order: what changes the training comes later"
+    launches = held_by("launch", "compile", "fused", "batch")
+    assert choice.rounding_untried(launches, levers) == ("compile", "fused"), "a larger batch is another training"
+    assert choice.rounding_untried(held_by("launch", "batch", "compile"), levers) == (), "it comes first in this list"
     backward = replace(held_by("backward", "set-to-none"), breakdown=None)
     assert choice.without_change(replace(backward, gpu_busy_share=0.97), levers).fine
     assert choice.without_change(replace(backward, gpu_busy_share=None), levers).fine, "the work itself"

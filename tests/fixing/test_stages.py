@@ -10,6 +10,7 @@ import pytest
 
 from tracelens import trials
 from tracelens.fixing import stages
+from tracelens.fixing.judgement import Judgement
 from tracelens.verify.request import Pace, seconds_needed
 
 
@@ -31,5 +32,31 @@ def test_a_short_budget_takes_steps_from_each_process_before_it_gives_up(
 
 def test_what_is_left_counts_from_the_start_of_the_command() -> None:
     began = time.monotonic() - 100
-    options = stages.FixOptions(began, 300.0, 0, None, print, print, print)  # type: ignore[arg-type]
+    options = stages.FixOptions(began, 300.0, 0, None, print, print, print, print)  # type: ignore[arg-type]
     assert options.left_s == pytest.approx(200, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("standing", "left_s", "measured"),
+    [("undecided", 500.0, True), ("undecided", 60.0, False), ("nothing", 500.0, False)],
+)
+def test_where_nothing_keeps_the_results_what_rounds_otherwise_is_measured_in_the_time_that_is_left(
+    standing: Any, left_s: float, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two levers take seven processes of 10 s."""
+    tried: list[tuple[str, ...]] = []
+    monkeypatch.setattr(trials, "start_seconds", lambda _: 10.0)
+    monkeypatch.setattr(stages.choice, "rounding_untried", lambda *_: ("compile", "fused"))
+    monkeypatch.setattr(stages.lever_trials, "plan", lambda _, __, names: names)
+    monkeypatch.setattr(
+        stages.lever_trials, "run_plan", lambda _, names, __: tried.append(names) or SimpleNamespace(interrupted=False)
+    )
+    told = stages.FixResult(Judgement("undecided", "compile made it 1.4 times as fast"))
+    monkeypatch.setattr(stages, "_nothing_possible", lambda diagnosis, *_: told if diagnosis == "again" else None)
+    diagnosis: Any = SimpleNamespace(steps=SimpleNamespace(best_known_ns=1_000_000))
+    began = time.monotonic() + left_s - 600
+    options = stages.FixOptions(began, 600.0, 0, None, print, print, print, lambda: "again")  # type: ignore[arg-type, return-value]
+    before = stages.FixResult(Judgement(standing, "No change that keeps the results was found for it."))
+    found = stages._with_other_rounding(diagnosis, (), before, options)
+    assert tried == ([("compile", "fused")] if measured else [])
+    assert found is (told if measured else before)

@@ -205,6 +205,7 @@ class _Fix:
                 progress=doing,
                 found=line.found,
                 begun=lambda: self._announce(until),
+                planned_again=lambda: planned((self.folder,), self.plan_options),
                 answer_s=answer_s,
             )
             return stages.find(diagnosis, levers, self.names, wanted)

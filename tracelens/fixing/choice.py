@@ -6,7 +6,7 @@ are none. Pure: nothing is run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tracelens import chosen_patches, lever_names
@@ -119,7 +119,7 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
     """What is said where no lever with the same results is possible, and what was measured with others."""
     kept, names = _with_same_results(diagnosis, rules), rounding_gains(diagnosis, rules)
     if not names:
-        return kept
+        return _without_gain_by_rounding(kept, diagnosis, rules)
     speedup = _speedup_of(diagnosis, names)
     said = say(
         "{kept} Rounding otherwise, {names} made the step {speedup:.2f} times as fast when tried, with losses that "
@@ -131,14 +131,32 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
     return replace(kept, reason=said, fix_next=names)
 
 
+def _without_gain_by_rounding(kept: Unfixed, diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Unfixed:
+    """With what was measured of levers that round otherwise, where none gains within what seeds do."""
+    tried = [lever.id for lever, rule in _writable(diagnosis, rules) if lever.measured is not None]
+    if not tried or kept.fine:
+        return kept
+    names = joined(" and ", [lever_names.named(name) for name in tried])
+    said = say(
+        "{kept} Rounding otherwise, {names} gained nothing beyond doubt when tried.", kept=kept.reason, names=names
+    )
+    return replace(kept, reason=said)
+
+
+def _writable(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Iterator[tuple[Lever, LeverRule]]:
+    """The levers with another rounding that a recipe writes."""
+    for lever in diagnosis.levers:
+        rule = by_id(rules, lever.id.partition("=")[0])
+        if rule is not None and rule.recipe is not None and rule.effect == "rounding":
+            yield lever, rule
+
+
 def rounding_gains(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[str, ...]:
     """The best of the levers that a recipe writes with another rounding, as `try` measured them on this Run: those of
     the best combination if it is of these alone, else the fastest one; empty where none gains within what seeds do."""
     written = {
         lever.id: lever.measured.speedup
-        for lever in diagnosis.levers
-        for rule in [by_id(rules, lever.id.partition("=")[0])]
-        if rule is not None and rule.recipe is not None and rule.effect == "rounding"
+        for lever, _ in _writable(diagnosis, rules)
         if lever.measured is not None and lever.measured.low > 1 and lever.numbers == "inside_seed_band"
     }
     together = diagnosis.combination
@@ -146,6 +164,20 @@ def rounding_gains(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> t
     if together is not None and gains and set(together.levers) <= set(written):
         return together.levers
     return (max(written, key=lambda name: written[name]),) if written else ()
+
+
+def rounding_untried(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[str, ...]:
+    """Levers with another rounding that act on the same owner as the lever to try next, itself among them; empty where
+    that one does more than round, or no recipe writes it."""
+    first = without_change(diagnosis, rules).try_next
+    owners = sorted(diagnosis.owners.owners, key=lambda owner: -owner.owned_ns)
+    remedies = next((one.remedies for one in owners if first and first.partition("=")[0] in one.remedies), ())
+    found = [
+        lever.id
+        for lever, rule in _writable(diagnosis, rules)
+        if rule.id in remedies and lever.state == "not_tried" and lever.command
+    ]
+    return tuple(found[:MOST_TRIED]) if first in found else ()
 
 
 def _speedup_of(diagnosis: PlannedDiagnosis, names: tuple[str, ...]) -> float:

@@ -23,7 +23,7 @@ from tracelens.messages import joined, say
 from tracelens.model import PlannedDiagnosis, Run, Verification
 from tracelens.patch.files import apply as patcher
 from tracelens.pipeline import Options, applied_to
-from tracelens.verify import equality, store
+from tracelens.verify import equality, lever_trial, store
 from tracelens.verify.equality import TrialSubject
 from tracelens.verify.lever_trial import LEVER_POLICY
 from tracelens.verify.policy import POLICY
@@ -43,6 +43,8 @@ class FixOptions:
     found: Callable[[str], None]
     begun: Callable[[], None]
     """Called before anything is measured."""
+    planned_again: Callable[[], PlannedDiagnosis]
+    """The plan with what was measured meanwhile."""
     answer_s: float = 0.0
     """What is kept for the answer after the last measurement."""
 
@@ -75,7 +77,7 @@ def find(
     planned = lever_trials.plan(diagnosis, rules, ())
     ids = choice.possible(diagnosis, planned)
     if not ids:
-        return _nothing_possible(diagnosis, rules, planned)
+        return _with_other_rounding(diagnosis, rules, _nothing_possible(diagnosis, rules, planned), options)
     best = _known_best(diagnosis, ids) or choice.first_of(ids, rules)
     if len(ids) > len(best) and _known_best(diagnosis, ids) is None and (most := _affordable(diagnosis, options)) > 1:
         options.begun()
@@ -120,6 +122,24 @@ def _nothing_possible(
         return FixResult(Judgement("nothing", said), unfixed=unfixed)
     unfixed = choice.without_change(diagnosis, rules)
     return FixResult(Judgement("nothing" if unfixed.fine else "undecided", unfixed.reason), unfixed=unfixed)
+
+
+def _with_other_rounding(
+    diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule], found: FixResult, options: FixOptions
+) -> FixResult:
+    """Why nothing can be changed with the same results, and what another rounding brings: that is measured in the time
+    that is left, as somebody who asks for ten minutes expects it, and written only where it is named."""
+    names = choice.rounding_untried(diagnosis, rules) if found.judged.standing == "undecided" else ()
+    step_ns, start_s = diagnosis.steps.best_known_ns, trials.start_seconds(diagnosis)
+    if not names or options.left_s < BUDGET_MARGIN * lever_trial.seconds_needed(step_ns, len(names), start_s):
+        return found
+    options.begun()
+    wanted = lever_trials.LeverOptions(options.left_s, options.seed, options.progress, options.found, options.patches)
+    outcome = lever_trials.run_plan(diagnosis, lever_trials.plan(diagnosis, rules, names), wanted)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    again = options.planned_again()
+    return _nothing_possible(again, rules, lever_trials.plan(again, rules, ()))
 
 
 def _known_best(diagnosis: PlannedDiagnosis, ids: Sequence[str]) -> tuple[str, ...] | None:
