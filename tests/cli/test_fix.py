@@ -264,8 +264,24 @@ def test_a_script_that_changed_since_is_not_touched(run: Path, measuring: Measur
 
 def test_a_loop_that_the_gpu_limits_has_nothing_to_fix(run: Path, measuring: Measuring, capsys: Capture) -> None:
     cases.trace(run / "rank0" / "made.pt.trace.json.gz", kernels=2000, steps=3)
+    measuring.gains = {"bf16": 1.0, "compile": 1.0}
     assert main(["fix", str(run)]) == 0
-    assert "nothing to fix in the loop" in capsys.readouterr().out and measuring.verified == []
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nothing to fix in the loop" in said and measuring.verified == []
+    assert measuring.tried == ["bf16", "compile"]
+    assert "Rounding otherwise, bf16 and torch.compile gained nothing beyond doubt when tried." in said
+    assert source() == cases.SCRIPT
+
+
+def test_what_makes_the_work_of_a_busy_gpu_shorter_is_measured_and_named(
+    run: Path, measuring: Measuring, capsys: Capture
+) -> None:
+    cases.trace(run / "rank0" / "made.pt.trace.json.gz", kernels=2000, steps=3)
+    measuring.gains = {"bf16": 2.0, "compile": 1.0}
+    assert main(["fix", str(run)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "bf16 made the step 2.00 times as fast when tried" in said
+    assert said.endswith(f"next: tracelens fix {run}/ bf16")
 
 
 def planned_with_calls(lines: dict[str, str]) -> tuple[Any, str]:

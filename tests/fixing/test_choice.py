@@ -30,6 +30,7 @@ def diagnosis(*levers: Lever, combination: LeverCombination | None = None) -> An
         ((measured("compile=reduce-overhead", 1.3), measured("workers=4", 3.0, "same")), ("compile=reduce-overhead",)),
         ((measured("bf16", 2.0, "outside_seed_band"), measured("fused", 1.02)), ()),
         ((measured("fp16", 2.0), measured("foreach", 1.2)), ()),
+        ((measured("fused", 1.2, "same"),), ("fused",)),
         ((), ()),
     ],
 )
@@ -57,6 +58,14 @@ def test_it_is_said_after_what_keeps_the_results(monkeypatch: pytest.MonkeyPatch
         "with losses that differ as much as other seeds' do."
     )
     assert choice.without_change(diagnosis(), RULES) is kept
+
+
+def test_the_same_results_are_not_called_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "_with_same_results", lambda *_: choice.Unfixed(False, "Launch-bound."))
+    found = choice.without_change(diagnosis(measured("fused", 1.2, "same")), RULES)
+    assert found.reason == (
+        "Launch-bound. fused optimizer made the step 1.20 times as fast when tried, with the same results."
+    )
 
 
 def test_what_rounds_otherwise_and_gained_nothing_is_said_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,9 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     launches = held_by("launch", "compile", "fused", "batch")
     assert choice.rounding_untried(launches, levers) == ("compile", "fused"), "a larger batch is another training"
     assert choice.rounding_untried(held_by("launch", "batch", "compile"), levers) == (), "it comes first in this list"
+    working = replace(held_by("gpu", "bf16", "compile", "tf32"), breakdown=None, gpu_busy_share=0.97)
+    families = tuple(replace(one, family="compile" if one.id == "compile" else "precision") for one in working.levers)
+    assert choice.rounding_untried(replace(working, levers=families), levers) == ("bf16", "compile")
     backward = replace(held_by("backward", "set-to-none"), breakdown=None)
     assert choice.without_change(replace(backward, gpu_busy_share=0.97), levers).fine
     assert choice.without_change(replace(backward, gpu_busy_share=None), levers).fine, "the work itself"

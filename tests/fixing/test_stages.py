@@ -38,7 +38,7 @@ def test_what_is_left_counts_from_the_start_of_the_command() -> None:
 
 @pytest.mark.parametrize(
     ("standing", "left_s", "measured"),
-    [("undecided", 500.0, True), ("undecided", 60.0, False), ("nothing", 500.0, False)],
+    [("undecided", 500.0, True), ("undecided", 60.0, False), ("nothing", 500.0, True)],
 )
 def test_where_nothing_keeps_the_results_what_rounds_otherwise_is_measured_in_the_time_that_is_left(
     standing: Any, left_s: float, measured: bool, monkeypatch: pytest.MonkeyPatch
@@ -56,7 +56,8 @@ def test_where_nothing_keeps_the_results_what_rounds_otherwise_is_measured_in_th
     diagnosis: Any = SimpleNamespace(steps=SimpleNamespace(best_known_ns=1_000_000))
     began = time.monotonic() + left_s - 600
     options = stages.FixOptions(began, 600.0, 0, None, print, print, print, lambda: "again")  # type: ignore[arg-type, return-value]
-    before = stages.FixResult(Judgement(standing, "No change that keeps the results was found for it."))
+    told_before = stages.choice.Unfixed(standing == "nothing", "No change that keeps the results was found for it.")
+    before = stages.FixResult(Judgement(standing, told_before.reason), unfixed=told_before)
     found = stages._with_other_rounding(diagnosis, (), before, options)
     assert tried == ([("compile", "fused")] if measured else [])
     assert found is (told if measured else before)

@@ -15,13 +15,14 @@ from tracelens.findings import debug_settings
 from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
 from tracelens.messages import capital, joined, say
-from tracelens.model import Lever, Owner, Patch, PlannedDiagnosis, on_baseline
+from tracelens.model import Lever, LeverNumbers, Owner, Patch, PlannedDiagnosis, on_baseline
 from tracelens.pipeline import Options
 from tracelens.schemes.loss import MOST_BUSY, REMOVABLE
 from tracelens.verify.compare import pooled_times, times
 from tracelens.verify.lever_store import LeverRecord
 from tracelens.verify.lever_trial import LeverMeasurement
 
+_HARMLESS: tuple[LeverNumbers, ...] = ("same", "inside_seed_band")
 MOST_TRIED = 4
 """Levers tried beside each other: each takes a numbers run and pairs, out of one budget."""
 
@@ -120,21 +121,29 @@ def without_change(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> U
     kept, names = _with_same_results(diagnosis, rules), rounding_gains(diagnosis, rules)
     if not names:
         return _without_gain_by_rounding(kept, diagnosis, rules)
-    speedup = _speedup_of(diagnosis, names)
-    said = say(
-        "{kept} Rounding otherwise, {names} made the step {speedup:.2f} times as fast when tried, with losses that "
-        "differ as much as other seeds' do.",
-        kept=kept.reason,
-        names=joined(" and ", [lever_names.named(name) for name in names]),
-        speedup=speedup,
-    )
+    speedup, numbers = _measured_of(diagnosis, names)
+    told = {
+        "kept": kept.reason,
+        "names": joined(" and ", [lever_names.named(name) for name in names]),
+        "speedup": speedup,
+    }
+    if numbers == "same":
+        said = say(
+            "{kept} {names} made the step {speedup:.2f} times as fast when tried, with the same results.", **told
+        )
+    else:
+        said = say(
+            "{kept} Rounding otherwise, {names} made the step {speedup:.2f} times as fast when tried, with losses that "
+            "differ as much as other seeds' do.",
+            **told,
+        )
     return replace(kept, reason=said, fix_next=names)
 
 
 def _without_gain_by_rounding(kept: Unfixed, diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Unfixed:
     """With what was measured of levers that round otherwise, where none gains within what seeds do."""
     tried = [lever.id for lever, rule in _writable(diagnosis, rules) if lever.measured is not None]
-    if not tried or kept.fine:
+    if not tried:
         return kept
     names = joined(" and ", [lever_names.named(name) for name in tried])
     said = say(
@@ -157,36 +166,41 @@ def rounding_gains(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> t
     written = {
         lever.id: lever.measured.speedup
         for lever, _ in _writable(diagnosis, rules)
-        if lever.measured is not None and lever.measured.low > 1 and lever.numbers == "inside_seed_band"
+        if lever.measured is not None and lever.measured.low > 1 and lever.numbers in _HARMLESS
     }
     together = diagnosis.combination
-    gains = together is not None and together.measured.low > 1 and together.numbers == "inside_seed_band"
+    gains = together is not None and together.measured.low > 1 and together.numbers in _HARMLESS
     if together is not None and gains and set(together.levers) <= set(written):
         return together.levers
     return (max(written, key=lambda name: written[name]),) if written else ()
 
 
 def rounding_untried(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[str, ...]:
-    """Levers with another rounding that act on the same owner as the lever to try next, itself among them; empty where
-    that one does more than round, or no recipe writes it."""
-    first = without_change(diagnosis, rules).try_next
+    """Levers with another rounding that act on what limits the loop: where that is the GPU's own work, the first of
+    each family; else those of the same owner as the lever to try next, itself among them. Empty where that one does
+    more than round, no recipe writes it, or there is no GPU."""
+    told = without_change(diagnosis, rules)
     owners = sorted(diagnosis.owners.owners, key=lambda owner: -owner.owned_ns)
-    remedies = next((one.remedies for one in owners if first and first.partition("=")[0] in one.remedies), ())
+    first = "" if told.fine else told.try_next or ""
+    limiting = (one for one in owners if (one.kind == "gpu" if told.fine else first.partition("=")[0] in one.remedies))
+    remedies = next((one.remedies for one in limiting), ())
     found = [
-        lever.id
+        lever
         for lever, rule in _writable(diagnosis, rules)
         if rule.id in remedies and lever.state == "not_tried" and lever.command
     ]
-    return tuple(found[:MOST_TRIED]) if first in found else ()
+    firsts = {lever.family: lever.id for lever in reversed(found)}
+    ids = [lever.id for lever in found if not told.fine or firsts[lever.family] == lever.id]
+    return tuple(ids[:MOST_TRIED]) if told.fine or first in ids else ()
 
 
-def _speedup_of(diagnosis: PlannedDiagnosis, names: tuple[str, ...]) -> float:
-    """What was measured of these levers, together where they are several."""
+def _measured_of(diagnosis: PlannedDiagnosis, names: tuple[str, ...]) -> tuple[float, LeverNumbers | None]:
+    """How many times as fast the step is with these levers, together where they are several, and their numbers."""
     together = diagnosis.combination
     if together is not None and together.levers == names:
-        return together.measured.speedup
-    measured = (lever.measured for lever in diagnosis.levers if lever.id == names[0])
-    return next(one.speedup for one in measured if one is not None)
+        return together.measured.speedup, together.numbers
+    measured = ((lever.measured, lever.numbers) for lever in diagnosis.levers if lever.id == names[0])
+    return next((one.speedup, numbers) for one, numbers in measured if one is not None)
 
 
 def _with_same_results(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> Unfixed:

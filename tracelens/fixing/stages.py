@@ -129,7 +129,7 @@ def _with_other_rounding(
 ) -> FixResult:
     """Why nothing can be changed with the same results, and what another rounding brings: that is measured in the time
     that is left, as somebody who asks for ten minutes expects it, and written only where it is named."""
-    names = choice.rounding_untried(diagnosis, rules) if found.judged.standing == "undecided" else ()
+    names = choice.rounding_untried(diagnosis, rules) if found.unfixed is not None else ()
     step_ns, start_s = diagnosis.steps.best_known_ns, trials.start_seconds(diagnosis)
     if not names or options.left_s < BUDGET_MARGIN * lever_trial.seconds_needed(step_ns, len(names), start_s):
         return found
