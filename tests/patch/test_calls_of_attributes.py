@@ -133,3 +133,35 @@ def test_what_leads_back_to_the_object_is_met(name: str, tmp_path: Path) -> None
     patch = patch_of(tmp_path, text)
     if not patch.empty:
         assert_same(tmp_path, text, patch)
+
+
+OF_ACCELERATE = """
+from accelerate import Accelerator
+class Trainer(nn.Module):
+    def __init__(self, net, loader):
+        super().__init__()
+        self.accelerator = Accelerator()
+        self.net, self.loader = self.accelerator.prepare(net, loader)
+    def print(self, text):
+        return self.accelerator.print(text)
+    def forward(self):
+        for x, y in self.loader:
+            with self.accelerator.autocast():
+                loss = criterion(self.net(x), y)
+                self.accelerator.backward(loss)
+            self.print(loss.item())  # fires
+            optimizer.step()
+Trainer(model, loader)()
+"""
+
+
+def test_a_forward_that_trains_is_not_run_by_what_its_own_loop_calls(tmp_path: Path) -> None:
+    """Nor does an accelerator that prints change what it has prepared, each of which is what it was."""
+    patch = patch_of(tmp_path, script(OF_ACCELERATE))
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"], patch.declined
+
+
+def test_what_writes_lines_between_two_batches_is_still_met(tmp_path: Path) -> None:
+    shown = "def shown(loss):\n    print('a batch')\n    return loss\n"
+    text = shown + OF_ACCELERATE.replace("backward(loss)", "backward(shown(loss))")
+    assert patch_of(tmp_path, script(text)).empty
