@@ -87,7 +87,8 @@ def patch_script(script: Path, root: Path, intervals: Mapping[EditKind, int], op
 def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[tuple[Edit, ...], tuple[Stall, ...]]:
     """One Edit of each kind, for all places that it may act on, and the waits that stand for the places."""
     tree = parsed(source.data)
-    inside = batches(tree, _run_together(source)) if tree is not None else ()
+    asked = tree is not None and (find(source) or guards.find(source))
+    inside = batches(tree, _run_together(source)) if tree is not None and asked else ()
     places: dict[WaitGroup, tuple[int, ...]] = {
         group: _lines(
             site.line
