@@ -34,9 +34,9 @@ class Trainer:
 """
 
 
-def lines(text: str) -> tuple[list[str], list[str]]:
+def lines(text: str, *others: str) -> tuple[list[str], list[str]]:
     """The first line of each training loop, and the names of the step functions."""
-    found = batches(ast.parse(text))
+    found = batches(ast.parse(text), map(ast.parse, others))
     return [text.splitlines()[loop.lineno - 1].strip() for loop in found.loops], [f.name for f in found.functions]
 
 
@@ -73,3 +73,26 @@ def test_a_function_around_a_training_loop_is_no_step() -> None:
 
 def test_a_main_that_makes_one_step_is_no_step_of_a_loop() -> None:
     assert lines(f"{STEP}def main():\n    training_step(x)\n\n\nmain()\n") == ([], ["training_step"])
+
+
+LOOP = "for x in loader:\n    total += learner.training_step(x).item()\n"
+OTHER = "def training_step(self, x):\n    return self.net(x)\n"
+
+
+@pytest.mark.parametrize(
+    "other", ["", "class Base:\n    def training_step(self, x):\n        raise NotImplementedError\n"]
+)
+def test_a_loop_whose_step_is_a_function_of_another_file_trains(other: str) -> None:
+    """Nothing was patched and nothing declined: the place was not seen."""
+    assert lines(LOOP) == ([], [])
+    assert lines(LOOP, METHODS, STEP, other) == (["for x in loader:"], [])
+
+
+@pytest.mark.parametrize("text", [f"{OTHER}{LOOP}", LOOP.replace("learner.training_step", "optimizer.training_step")])
+def test_a_function_of_the_file_and_the_step_of_an_optimizer_are_no_other_files(text: str) -> None:
+    assert lines(text, STEP) == ([], [])
+
+
+def test_a_name_that_also_means_something_else_in_other_files_is_no_step() -> None:
+    assert lines(LOOP, STEP, OTHER) == ([], [])
+    assert lines(LOOP, f"{STEP}{OTHER}") == ([], [])

@@ -9,6 +9,18 @@ import pytest
 from tests.support.patching import assert_same, patch_of, script
 
 DECLINED = {
+    "a loss that is written back into the dict of which the loop goes backward": (
+        """
+        for x, y in loader:
+            losses = {"loss": criterion(model(x), y)}
+            optimizer.zero_grad()
+            losses["loss"].backward()
+            optimizer.step()
+            losses["loss"] = losses["loss"].item()  # fires
+            print(losses)
+        """,
+        'the value reaches `losses["loss"].backward(…)`',
+    ),
     "not-a-number guard": (
         """
         import math, sys

@@ -86,3 +86,36 @@ def test_a_loop_in_a_class_body_is_declined(tmp_path: Path) -> None:
     kinds = {"async-copy": 10, "defer-read": 10, "event-sync": 10, "interval-sync": 10, "prefetch": 10}
     patch = patch_script(path, tmp_path, kinds, PatchOptions())
     assert {one.edit for one in patch.declined if "class body" in one.obstacle} == set(kinds)
+
+
+_LEARNER = """
+class Learner:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+
+    def train_step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = (self.model(x).sum(1) - y).square().mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+"""
+_EPOCH = """
+def train_epoch(learner, loader):
+    total = 0.0
+    for x, y in loader:
+        loss = learner.train_step(x, y)
+        total += loss.item()
+    return total / len(loader)
+"""
+_MAIN = "from epoch import train_epoch\nfrom learner import Learner\n"
+
+
+def test_a_loop_whose_step_is_a_method_of_another_file_is_seen(tmp_path: Path) -> None:
+    """The loop's own file does not import the learner; the script that is started hands it over."""
+    (tmp_path / "learner.py").write_text(_LEARNER)
+    (tmp_path / "epoch.py").write_text(_EPOCH)
+    call = "print(train_epoch(Learner(model, optimizer), loader))\n"
+    (tmp_path / "main.py").write_text(_MAIN + script(call))
+    patch = patch_script(tmp_path / "epoch.py", tmp_path, {"defer-read": 10}, PatchOptions(checked=True))
+    assert [(hunk.edit, hunk.location.line) for hunk in patch.hunks] == [("defer-read", 6)]

@@ -79,3 +79,13 @@ def test_the_loss_of_a_model_out_of_a_file_is_shown_as_a_number(tmp_path: Path) 
     assert patch.hunks, patch.declined
     assert not patch.declined
     assert_same(tmp_path, text, patch)
+
+
+def test_a_text_needs_no_proof_that_it_is_one(tmp_path: Path) -> None:
+    """Nobody knows what the rate is; what it is put into, where it stands, is a text."""
+    text = script(
+        "import schedules\nlines = []\nfor i, (x, y) in enumerate(loader):\n    STEP\n    lr = schedules.rate(i)\n"
+        "    line = 'step {}'.format(i) + ' lr=%.2e' % (lr,) + ' loss=%.2f' % loss.item()  # fires\n"
+        "    lines.append(line)\nprint(lines)\n"
+    )
+    assert [hunk.tier for hunk in patch_of(tmp_path, text).hunks] == ["safe"]

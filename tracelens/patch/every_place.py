@@ -6,7 +6,8 @@ Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import ast
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def patch_script(script: Path, root: Path, intervals: Mapping[EditKind, int], op
 def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[tuple[Edit, ...], tuple[Stall, ...]]:
     """One Edit of each kind, for all places that it may act on, and the waits that stand for the places."""
     tree = parsed(source.data)
-    inside = batches(tree) if tree is not None else ()
+    asked = tree is not None and (find(source) or guards.find(source))
+    inside = batches(tree, _run_together(source)) if tree is not None and asked else ()
     places: dict[WaitGroup, tuple[int, ...]] = {
         group: _lines(
             site.line
@@ -113,6 +115,15 @@ def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[
         for line in lines
     )
     return tuple(edits), tuple(stalls)
+
+
+def _run_together(source: SourceFile) -> Iterator[ast.Module]:
+    """The other files of the project that run when this one does: what imports it, and all that these import."""
+    project = source.project
+    importers = project.importers(source.path)
+    for path in dict.fromkeys((*importers, *project.imported(source.path, *importers))):
+        if path != source.path and (tree := project.tree(path)) is not None:
+            yield tree
 
 
 def _below_interval(source: SourceFile, node: cst.CSTNode) -> bool:

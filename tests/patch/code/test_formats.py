@@ -118,3 +118,25 @@ def test_a_number_is_computed_of_all_elements(text: str) -> None:
 @pytest.mark.parametrize("text", ["x", "x.relu()", "sum(x)", "x.float()", "n + 1", "x.mean"])
 def test_other_values_reduce_nothing(text: str) -> None:
     assert not formats.reduces(expression(text))
+
+
+# ------------------------------------------------------------------------------------------------------- texts
+
+
+@pytest.mark.parametrize(
+    ("text", "is_text"),
+    [
+        ('"%d of %d" % (n, total)', True),
+        ('"epoch {}".format(n) + " lr=%.2e" % (rate,) + f"{n}"', True),
+        ('"lr=%.2e" % rate', False),  # what is a text with an `__rmod__` may be anything
+        ('", ".join(names).ljust(9)', True),
+        ('"a" "b"', True),
+        ('"a" + name', False),  # what has an `__radd__` of its own may be anything
+        ("n % total", False),
+        ("template.format(n)", False),
+        ('"a b".split()', False),
+        ('b"%d" % n', False),
+    ],
+)
+def test_what_is_certainly_a_text(text: str, is_text: bool) -> None:
+    assert formats.makes_text(expression(text)) is is_text

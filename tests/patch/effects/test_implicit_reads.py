@@ -84,6 +84,8 @@ SHOWN = {
     "a function in a list": "'%s %.2f' % (peek, i)",
     "a function": "'%s' % peek",
     "an iterator": "'%s' % (map(peek, [i]),)",
+    "a function that is put into a text": "'{} {:.2f} {n!r}'.format(peek, i, n=[peek])",
+    "an iterator that is put into a text": "'{}'.format(map(peek, [i]))",
 }
 
 
@@ -101,6 +103,11 @@ ASKED = {
     "an object that is a number": ("__float__", "'%.2f' % peek"),
     "an object that is a number, in a list": ("__index__", "'%s %x' % (i, peek)"),
     "an object that has values by key": ("__getitem__", "'%(loss)s' % peek"),
+    "an object that is put into a text": ("__format__", "'{:.2f}'.format(peek)"),
+    "an object whose element is put into a text": ("__getitem__", "'{0[loss]}'.format(peek)"),
+    "an object whose element is a width": ("__getitem__", "'{1:{0[loss]}}'.format(peek, i)"),
+    "an object that a text in an argument asks": ("__getitem__", "'{}'.format(*map('{0[loss]}'.format, [peek]))"),
+    "an object that any text asks": ("__getitem__", "str(i).format(peek)"),
 }
 
 

@@ -1,15 +1,15 @@
 """Which lines of a file run once per batch of a training loop.
 
 In: a file's tree, by Python's own parser. Out: a `Batches`. A loop trains if it goes backward or makes an optimizer's
-step itself, or calls a function of the file that does; a function that goes backward is one step of a loop, here or
-elsewhere.
+step itself, or calls a function of the file that does, or one of another file that the project means by that name; a
+function that goes backward is one step of a loop, here or elsewhere.
 """
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from tracelens.patch.effects.places import last_name
@@ -36,15 +36,45 @@ class Batches:
         return isinstance(line, int) and any(part.lineno <= line <= (part.end_lineno or 0) for part in parts)
 
 
-def batches(tree: ast.Module) -> Batches:
-    """Loops that train themselves or by a call of a step function, and step functions: without such a loop inside."""
-    defined = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in _NO_STEPS]
+def batches(tree: ast.Module, others: Iterable[ast.Module] = ()) -> Batches:
+    """Loops that train themselves or by a call of a step function, and step functions: without such a loop inside.
+
+    `others`: files that run together with this one, whose functions its loops may call.
+    """
+    defined = _defined(tree)
     steps = _step_functions(defined)
-    loops = tuple(node for node in ast.walk(tree) if isinstance(node, Loop) and (_trains(node) or _calls(node, steps)))
+    called_here = steps | _steps_elsewhere(others, {node.name for node in defined})
+    loops = tuple(
+        node for node in ast.walk(tree) if isinstance(node, Loop) and (_trains(node) or _calls(node, called_here))
+    )
     inside = {id(part) for loop in loops for part in ast.walk(loop)}
     called = {name for loop in loops for name in _called(loop)}
     functions = (node for node in defined if id(node) not in inside)
     return Batches(loops, tuple(f for f in functions if _trains(f) or (f.name in steps and f.name in called)))
+
+
+def _defined(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in _NO_STEPS]
+
+
+def _steps_elsewhere(others: Iterable[ast.Module], own: Collection[str]) -> frozenset[str]:
+    """Names that mean a step wherever another file has a function of that name: not the `step` of an environment and
+    of a learner, of which a loop may mean either, nor a name that the file has itself."""
+    steps, others_of_the_name = set[str](), set(own)
+    for defined in map(_defined, others):
+        found = _step_functions(defined)
+        steps |= found
+        not_steps = (node for node in defined if not (_trains(node) or _calls(node, found) or _is_abstract(node)))
+        others_of_the_name |= {node.name for node in not_steps}
+    return frozenset(steps - others_of_the_name)
+
+
+def _is_abstract(function: ast.FunctionDef) -> bool:
+    """Whether a function only stands for those of other classes: nothing but a text, `pass`, `...` or `raise`."""
+    return all(
+        isinstance(one, ast.Pass | ast.Raise) or (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+        for one in function.body
+    )
 
 
 def _step_functions(defined: Collection[ast.FunctionDef]) -> frozenset[str]:

@@ -32,6 +32,9 @@ CONVERTS = words("float double half long int bool abs item view reshape squeeze 
 """What stands between a reduction and the tensor, and changes no other value."""
 
 
+_GIVE_TEXT = words("format join ljust rjust center strip lstrip rstrip upper lower title replace")
+
+
 ON_ARRAYS = REDUCES | words("reshape ravel flatten squeeze astype round tolist item copy transpose cumsum nonzero")
 """Methods of arrays on the host that change none of them, and draw and print nothing."""
 
@@ -98,6 +101,21 @@ def percent(node: cst.BinaryOperation) -> tuple[tuple[cst.BaseExpression, str], 
     if starred or len(given) != len(found):
         return ()
     return tuple((value, match["letter"]) for value, match in zip(given, found, strict=True))
+
+
+def makes_text(node: cst.BaseExpression) -> bool:
+    """Whether a value is a text for certain: `"…" % (loss,)`, `"…".format(loss)`, an f-string, a sum of such.
+
+    What stands alone right of `%` may be a text that has its own way to be put into another.
+    """
+    if isinstance(node, cst.BinaryOperation):
+        added = isinstance(node.operator, cst.Add) and makes_text(node.right)
+        shown = isinstance(node.operator, cst.Modulo) and isinstance(node.right, (cst.Tuple, cst.Dict, cst.BaseNumber))
+        return (added or shown) and makes_text(node.left)
+    if isinstance(node, cst.Call):
+        method = node.func if isinstance(node.func, cst.Attribute) else None
+        return method is not None and method.attr.value in _GIVE_TEXT and makes_text(method.value)
+    return isinstance(node, cst.FormattedString) or _text(node) is not None
 
 
 def reduces(node: cst.BaseExpression) -> bool:

@@ -160,8 +160,11 @@ def method_of(node: cst.CSTNode | None) -> str:
     return called.attr.value if isinstance(called, cst.Attribute) else ""
 
 
-def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
-    """The names that stand for values; for `self.x` the attribute, because that is where the value lives."""
+def variables(node: cst.CSTNode, *, outer: bool = False) -> Iterator[cst.Name | cst.Attribute]:
+    """The names that stand for values; for `self.x` the attribute, because that is where the value lives.
+
+    `outer`: those of the code around the node alone; `t` in `[len(t) for t in texts]` is the comprehension's own.
+    """
     if isinstance(node, cst.Name):
         if node.value not in CONSTANTS:
             yield node
@@ -169,12 +172,29 @@ def variables(node: cst.CSTNode) -> Iterator[cst.Name | cst.Attribute]:
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
             yield node
         else:
-            yield from variables(node.value)
+            yield from variables(node.value, outer=outer)
+    elif outer and isinstance(node, cst.BaseComp):
+        yield from _of_comprehension(node)
     elif not isinstance(node, (cst.Import, cst.ImportFrom)):
         label = _label(node)
         for child in children(node):
             if child is not label:
-                yield from variables(child)
+                yield from variables(child, outer=outer)
+
+
+def _of_comprehension(node: cst.BaseComp) -> Iterator[cst.Name | cst.Attribute]:
+    """What it takes from the code around it: all that its first `for` goes through, of the rest what it does not bind,
+    so that in `[t for t in t]` one `t` is not its own."""
+    yield from variables(node.for_in.iter, outer=True)
+    inside: list[cst.CSTNode] = [child for child in children(node) if child is not node.for_in]
+    bound: set[str] = set()
+    current: cst.CompFor | None = node.for_in
+    while current is not None:
+        bound |= {aim.value for aim in _flat(current.target) if isinstance(aim, cst.Name)}
+        inside += [current.target, *([] if current is node.for_in else [current.iter]), *current.ifs]
+        current = current.inner_for_in
+    found = (variable for part in inside for variable in variables(part, outer=True))
+    yield from (one for one in found if not isinstance(one, cst.Name) or one.value not in bound)
 
 
 def key(variable: cst.Name | cst.Attribute) -> str:
@@ -206,7 +226,7 @@ def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
     known = names.touches.get(node)
     if known is not None:
         return known
-    out = {key(variable) for variable in variables(node)}
+    out = {key(variable) for variable in variables(node, outer=True)}
     for part in walk(node):
         if isinstance(part, cst.Call):
             out |= _looked_at(part, names)

@@ -140,7 +140,8 @@ class StatementCaptures(ExpressionCaptures):
         holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
         trainer = host.TRAINERS.search(receiver.rpartition(".")[2]) and not self._is_plain_list(receiver)
         if method in host.TRAINS or holds or trainer:
-            obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=dotted(call.func))
+            called = dotted(call.func) or " ".join(self.facts.source.code(call.func).split())
+            obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=called)
             blocked = Blocked(call, obstacle, say("hand it the tensor instead of the number, if it can use that"))
             by_hearsay = self.facts.by_text and method not in host.TRAINS and not trainer
             if method not in SETS_BAR_TEXT and not (by_hearsay and self._is_made_without(receiver, holds)):

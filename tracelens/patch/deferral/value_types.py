@@ -12,6 +12,7 @@ from functools import lru_cache
 
 import libcst as cst
 
+from tracelens.patch.code import formats
 from tracelens.patch.code.names import KEPT_WALKS, parameters, rebound, walk
 from tracelens.patch.effects.kind import ARRAY, AT_TIMES, NUMBER, TENSOR
 from tracelens.patch.loop.facts import LoopFacts
@@ -49,7 +50,7 @@ def is_real(node: cst.BaseExpression, facts: LoopFacts) -> bool:
 
 def is_number(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether a value is a number or a text of Python for certain, which nobody can change afterwards."""
-    return facts.kind(node).what == NUMBER
+    return formats.makes_text(node) or facts.kind(node).what == NUMBER
 
 
 def has_own_memory(node: cst.BaseExpression, facts: LoopFacts) -> bool:

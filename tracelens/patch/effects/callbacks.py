@@ -42,7 +42,7 @@ class CallbackRules:
 
     def enter(self, entry: Entry, called: Name, given: Arguments, here: Here) -> Objects:
         """Enter what the library may call of what it holds and is given; gives what those calls give."""
-        receiver, protocol = called.receiver, implicit.protocol_of(entry, called.full)
+        receiver, protocol = called.receiver, implicit.protocol_of(entry, called.full, here.node)
         if protocol == "nothing":
             return NONE
         if protocol == "async":

@@ -25,9 +25,9 @@ PLAIN = words(
     " strip split lower upper startswith endswith join keys strftime time perf_counter is_available device_count"
 )
 """Functions and methods whose results hold nothing."""
-_CALLED = ("__call__", "forward")
+CALLED = ("__call__", "forward")
 """What runs where an object is called."""
-_MADE = ("__new__", "__init__", "__post_init__", "__del__", *_CALLED)
+_MADE = ("__new__", "__init__", "__post_init__", "__del__", *CALLED)
 _GONE_THROUGH = words("__iter__ __next__ __getitem__ __getitems__ __len__ __aiter__ __anext__")
 _BUILTINS = frozenset(dir(builtins))
 _METHODS = frozenset(name for made in (list, dict, set, str, deque) for name in dir(made))
@@ -73,7 +73,7 @@ class FileCalls:
             yield from self.text.functions_of_name(node.id)
             yield from self._methods(self.text.classes.get(node.id))
         elif isinstance(node, ast.Call) and not self._is_known(node.func):
-            yield from (one for name in _CALLED for one in functions.get(name, ()))
+            yield from (one for name in CALLED for one in functions.get(name, ()))
 
     @cached_property
     def _supers(self) -> dict[ast.AST, tuple[FunctionNode, ...]]:
@@ -117,20 +117,25 @@ class FileCalls:
     def _bases(self) -> FileBases:
         return FileBases(self.text)
 
-    def behind(self, nodes: Iterable[ast.AST], without: frozenset[ast.AST] = frozenset()) -> tuple[FunctionNode, ...]:
+    def behind(
+        self, nodes: Iterable[ast.AST], without: frozenset[ast.AST] = frozenset(), but: ast.AST | None = None
+    ) -> tuple[FunctionNode, ...]:
         """All functions that run where these nodes do, directly or through one another; `without` what stands there."""
-        return self.with_behind((one for node in nodes for one in self._called_in(node)), without)
+        return self.with_behind((one for node in nodes for one in self._called_in(node)), without, but)
 
     def with_behind(
-        self, functions: Iterable[FunctionNode], without: frozenset[ast.AST] = frozenset()
+        self,
+        functions: Iterable[FunctionNode],
+        without: frozenset[ast.AST] = frozenset(),
+        but: ast.AST | None = None,
     ) -> tuple[FunctionNode, ...]:
-        """The functions and all that they call."""
-        out = dict.fromkeys(functions)
+        """The functions and all that they call; `but`: a function that does not run there, whoever has its name."""
+        out = dict.fromkeys(one for one in functions if one is not but)
         waiting = list(out)
         while waiting:
             node = waiting.pop()
             called = self._called_beside(node, without) if without else self._called_in(node)
-            new = [one for one in called if one not in out]
+            new = [one for one in called if one not in out and one is not but]
             out.update(dict.fromkeys(new))
             waiting += new
         return tuple(out)
@@ -147,14 +152,14 @@ class FileCalls:
             return (*self.called(node), *(found for one in children for found in self._called_beside(one, without)))
         return self._called_in(node)
 
-    def unseen(self, nodes: Iterable[ast.AST]) -> tuple[FunctionNode, ...]:
+    def unseen(self, nodes: Iterable[ast.AST], but: ast.AST | None = None) -> tuple[FunctionNode, ...]:
         """What Python itself, or a library, runs where these nodes do: special methods, backward passes."""
         names: set[str] = set()
         for node in nodes:
             if node not in self._special:
                 self._special[node] = frozenset(name for part in ast.walk(node) for name in _special(part))
             names |= self._special[node]
-        return self.with_behind(one for name in names for one in self.text.functions.get(name, ()))
+        return self.with_behind((one for name in names for one in self.text.functions.get(name, ())), but=but)
 
     def gone_through(self) -> tuple[FunctionNode, ...]:
         """What runs where a loop takes its next batch."""

@@ -17,6 +17,7 @@ from tracelens.patch.effects.file_fresh import Times, fresh
 from tracelens.patch.effects.file_made import content_of_bar
 from tracelens.patch.effects.file_methods import FileMethods
 from tracelens.patch.effects.file_text import FileText, Place, chain_of
+from tracelens.patch.effects.file_values import FileValues, holds_nothing
 from tracelens.patch.effects.places import Loop, function_of, last_name
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, defaults, nodes_of, parameters
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -30,29 +31,6 @@ SHOWING = words(
     " debug warning error set_postfix set_postfix_str set_description set_description_str log_metrics"
 )
 """Methods that write down what they are given, and keep none of it."""
-_STATISTICS = words(
-    "mean std var median sum min max average percentile quantile prod nanmean nansum sqrt exp log fmean stdev isnan"
-    " isfinite allclose"
-)
-_RATES = words("lr initial_lr weight_decay momentum eps lr_scale")
-_OF_NUMBERS = words("np numpy math statistics")
-"""Libraries whose functions of these names give numbers."""
-
-
-def is_rate(node: ast.AST) -> bool:
-    """Whether a value is a number of an optimizer: `optimizer.param_groups[0]["lr"]`, `scheduler.get_last_lr()[0]`."""
-    if not isinstance(node, ast.Subscript):
-        return False
-    of_group = isinstance(node.slice, ast.Constant) and node.slice.value in _RATES
-    return of_group or (isinstance(node.value, ast.Call) and last_name(node.value.func) in ("get_last_lr", "get_lr"))
-
-
-def holds_nothing(call: ast.Call) -> bool:
-    """Whether the result of a call holds nothing of what it was made of."""
-    name, root = last_name(call.func), chain_of(call.func)[-1]
-    of_numbers = isinstance(root, ast.Name) and root.id in _OF_NUMBERS and name in _STATISTICS
-    extreme = isinstance(call.func, ast.Name) and name in ("min", "max") and not call.keywords
-    return name in PLAIN or of_numbers or extreme
 
 
 class FileHolders:
@@ -60,7 +38,7 @@ class FileHolders:
 
     def __init__(self, text: FileText, calls: FileCalls | None = None, during: Loop | None = None) -> None:
         self.text, self.calls = text, calls or FileCalls(text)
-        self._methods, self._fills = FileMethods(text), FileFills(self.calls)
+        self._methods, self._fills, self._values = FileMethods(text), FileFills(self.calls), FileValues(text)
         self._within: dict[Loop, FileHolders] = {}
         self._code: ast.AST | None = None
         self._skipped: frozenset[ast.AST] = frozenset()
@@ -124,7 +102,7 @@ class FileHolders:
             for code in self._codes
             for node in nodes_of(code)  # type: ignore[arg-type]
             if isinstance(node, ast.Assign)
-            for aim, value in (pair for one in node.targets for pair in _pairs(one, node.value))
+            for aim, value in (pair for one in node.targets for pair in self._values.pairs(one, node.value))
             if isinstance(value, ast.Call) and self.text.place(aim, code) == place
             for made in filter(None, [self.text.classes.get(last_name(value.func))])
         )
@@ -165,7 +143,7 @@ class FileHolders:
                     and isinstance(node.func, ast.Attribute)
                     and last_name(node.func) not in PLAIN | SHOWING
                 ):
-                    target = self.text.place(node.func.value, code)
+                    target = self.text.place(self._values.receiver(node.func), code)
                     handed = {one for part in self._methods.kept(node, code) for one in self.held(part, code)}
                     handed = {one for one in handed if self._is_in_force(one, node, code)}
                     if target is not None and handed and self._is_in_force(target, node, code):
@@ -186,7 +164,7 @@ class FileHolders:
     def _bound(self, node: ast.AST, code: ast.AST) -> Iterator[tuple[Place, Iterable[Place]]]:
         """The variables that a node gives something, with what."""
         if isinstance(node, ast.Assign):
-            pairs = (pair for aim in node.targets for pair in _pairs(aim, node.value))
+            pairs = (pair for aim in node.targets for pair in self._values.pairs(aim, node.value))
             yield from ((one, self.held(value, code)) for aim, value in pairs for one in self._aims(aim, code))
         elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and node.value is not None:
             yield from ((one, self.held(node.value, code)) for one in self._aims(node.target, code))
@@ -257,7 +235,7 @@ class FileHolders:
         return frozenset(self._held(node, code))
 
     def _held(self, node: ast.AST, code: ast.AST) -> Iterator[Place]:
-        if is_rate(node):
+        if self._values.is_plain(node):
             return
         if isinstance(node, ast.Lambda):
             yield from (one for one, _ in self.text.mentions(node.body, code))
@@ -280,7 +258,7 @@ class FileHolders:
     def _parts_of(self, node: ast.AST) -> Iterable[ast.AST]:
         """The parts of an expression that its value may be or hold."""
         if isinstance(node, ast.Call):
-            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            owner = [self._values.receiver(node.func)] if isinstance(node.func, ast.Attribute) else []
             return () if holds_nothing(node) else (*_arguments(node), *owner)
         if isinstance(node, ast.Starred) and isinstance(node.value, (ast.List, ast.Tuple)):
             return (node.value,)
@@ -289,19 +267,9 @@ class FileHolders:
         if isinstance(node, COMPREHENSIONS):
             return (*ast.iter_child_nodes(node), *(one.iter for one in node.generators))
         if isinstance(node, ast.BinOp):
-            return (node.left, node.right) if isinstance(node.op, (ast.Add, ast.BitOr, ast.Mult)) else ()
+            return self._values.sides(node)
         held = isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr))
         return ast.iter_child_nodes(node) if held else ()
-
-
-def _pairs(aim: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """The targets of an assignment, each with what it gets: `a, b = x, y`."""
-    if isinstance(aim, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
-        starred = any(isinstance(one, ast.Starred) for one in (*aim.elts, *value.elts))
-        if len(aim.elts) == len(value.elts) and not starred:
-            yield from zip(aim.elts, value.elts, strict=True)
-            return
-    yield aim, value
 
 
 def _line(node: ast.AST) -> int:

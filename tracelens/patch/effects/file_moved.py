@@ -21,6 +21,8 @@ from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.scopes import nodes_of
 from tracelens.patch.effects.words import words
 
+_CHANGES_NOTHING = PLAIN | SETS_BAR_TEXT | {"print"}
+"""Methods that leave their object as it is; those of the project's own classes that are called so are looked at."""
 _FILE_WRITERS = words("open savetxt to_csv dump write_text write writelines tofile flush")
 
 
@@ -184,7 +186,7 @@ class FileMoved:
         if isinstance(node, ast.AugAssign):
             return node.target if isinstance(node.value, (ast.List, ast.ListComp, ast.Dict, ast.Tuple)) else None
         method = node.func if isinstance(node, ast.Call) else None
-        if not isinstance(method, ast.Attribute) or method.attr in PLAIN | SETS_BAR_TEXT or self.is_kept(method.value):
+        if not isinstance(method, ast.Attribute) or method.attr in _CHANGES_NOTHING or self.is_kept(method.value):
             return None
         return method.value
 

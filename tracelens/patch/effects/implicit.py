@@ -7,6 +7,8 @@ What no entry says exactly is `IMPLICIT`: every function, generator and iterator
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterator
 
 from tracelens.patch.effects import classes
@@ -23,6 +25,8 @@ PASS, TEXT, NUMBERS, OPERATORS, BATCHES, MODULE = "pass", "text", "numbers", "op
 CALLING = frozenset({IMPLICIT, PASS, BATCHES, "unknown", "later"})
 """The protocols by which functions are called and generators are gone through."""
 LOADED = "loaded"
+_LOOKS_INSIDE = re.compile(r"\{[^{}:!]*[.\[]|\{[^{}]*\{[^{}]*[.\[]")
+"""`{meter.average}`, `{row[loss]}`, and the same within what says how a value is shown: `{:{row[width]}}`."""
 OF_DATA = ("__getitem__", "__getitems__", "__iter__", "__next__", "__len__", "forward", "__call__")
 """By what a library knows data and models that it is handed."""
 LAZY = ("lazy", "pairs", "numbered")
@@ -74,11 +78,24 @@ def of_loaded(protocol: str) -> tuple[str, ...]:
     return (*OF_DATA, *_EXACT[TEXT], *_EXACT[NUMBERS]) if protocol == IMPLICIT else OF_DATA
 
 
-def protocol_of(entry: Entry, full: str) -> str:
-    """What a library's function does with what it has; without a word for it, anything."""
+def protocol_of(entry: Entry, full: str, node: ast.AST) -> str:
+    """What a library's function does with what it has, at a node; without a word for it, anything."""
+    if full == "<plain>.format" and _shows_whole_values(node):
+        return TEXT
     if entry.calls:
         return entry.calls
     return OPERATORS if full.startswith("<list>.") else IMPLICIT
+
+
+def _shows_whole_values(node: ast.AST) -> bool:
+    """Whether a text that stands there, such as `"{:.2f}".format(loss)`, only shows what it is given: it looks for no
+    part of a value, and no `*` brings along what another text would be made of at the same node."""
+    method = node.func if isinstance(node, ast.Call) else None
+    text = method.value if isinstance(method, ast.Attribute) and method.attr == "format" else None
+    if not isinstance(node, ast.Call) or not isinstance(text, ast.Constant) or not isinstance(text.value, str):
+        return False
+    unpacked = any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords)
+    return not unpacked and not _LOOKS_INSIDE.search(text.value)
 
 
 def acting(one: Object, memory: Memory, unit: Unit) -> Objects:

@@ -14,7 +14,7 @@ from functools import cached_property
 from tracelens.messages import say
 from tracelens.patch.effects import file_lines
 from tracelens.patch.effects.at_once import READS, ends_process, says_how_shown, switches_logger
-from tracelens.patch.effects.file_calls import is_around
+from tracelens.patch.effects.file_calls import CALLED, is_around
 from tracelens.patch.effects.file_constants import told_by_identity
 from tracelens.patch.effects.file_drains import Drains
 from tracelens.patch.effects.file_holders import FileHolders
@@ -110,8 +110,9 @@ class FileJudge:
         if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
             text = say("the loop hands control to its caller, who may look at anything")
             yield self._reason("moment", text, atom)
-        functions = self.running.among(self.calls.behind([atom], self.drained.shown), [atom])
-        unseen = self.calls.unseen([atom, *functions])
+        own = self._own_where_called
+        functions = self.running.among(self.calls.behind([atom], self.drained.shown, own), [atom])
+        unseen = self.calls.unseen([atom, *functions], own)
         if atom is self._head and not self._counts:
             unseen = tuple(dict.fromkeys((*unseen, *self.calls.gone_through())))
         if any(last_name(one.func) in _LOOKS_NAMES_UP and isinstance(one.func, ast.Name) for one in calls_in([atom])):
@@ -133,6 +134,12 @@ class FileJudge:
         yield from self._seen_by(atom, functions)
         yield from self._of_functions(f"`{shown_text(atom)}`", atom, (*functions, *unseen))
         yield from self._of_changes(f"`{shown_text(atom)}`", atom, functions)
+
+    @property
+    def _own_where_called(self) -> ast.AST | None:
+        """The loop's own function, where calls of unknown objects would run it by its name: a `forward` that trains.
+        None of those in its own loop begins the training anew."""
+        return self.code if getattr(self.code, "name", "") in CALLED else None
 
     def _of_changes(self, who: str, atom: ast.AST, functions: tuple[FunctionNode, ...]) -> Iterator[Reason]:
         """What a piece, or functions that run with it, change of what the statements look at when they run."""
