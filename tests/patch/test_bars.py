@@ -93,6 +93,8 @@ FORMS = {
     "    bar.set_description(f'{i} {loss.item():.4f}')  # fires\n",
     "over enumerate": "bar = tqdm(enumerate(loader), total=len(loader))\nfor i, (x, y) in bar:\n    STEP\n"
     "    bar.set_description(f'{i} {loss.item():.4f}')  # fires\n",
+    "made in two branches": "if len(loader) > 99:\n    bar = tqdm(loader, leave=False)\nelse:\n"
+    "    bar = tqdm(loader)\nfor x, y in bar:\n    STEP\n    bar.set_postfix(loss=loss.item())  # fires\n",
     "a range": "bar = trange(len(loader))\nfor i in bar:\n    x, y = loader[i]\n    STEP\n"
     "    bar.set_postfix(loss=loss.item())  # fires\n",
     "in a with": "with tqdm(loader) as bar:\n    for x, y in bar:\n        STEP\n"
@@ -166,6 +168,11 @@ def test_where_the_file_asks_for_the_length_there_is_a_total(tmp_path: Path) -> 
         ("from tqdm import tqdm\nbar = tqdm(zip(loader, loader))\nfor (x, y), _ in bar:\n", "has no total"),
         ("from bars import Bar\nbar = Bar(loader)\nfor x, y in bar:\n", "is no bar of tqdm"),
         ("from tqdm import tqdm\nbar = tqdm(loader)\nfor (x, y), _ in zip(bar, loader):\n", "which can show"),
+        (
+            "from tqdm import tqdm\nbar = tqdm(loader)\nif len(loader) > 9:\n    bar = tqdm(loader[3:])\n"
+            "for x, y in bar:\n",
+            "is made in several ways",
+        ),
     ],
 )
 def test_a_bar_whose_last_batch_nobody_can_tell_keeps_its_read(made: str, told: str, tmp_path: Path) -> None:

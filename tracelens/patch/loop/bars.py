@@ -50,16 +50,17 @@ def bar_of(facts: LoopFacts, name: str) -> Bar | None:
     Raises `Blocked` where nobody can tell which batch is its last.
     """
     made = [call for call in _made(facts.scope, name) if isinstance(call, cst.Call)]
-    full = facts.names.qualified(made[0].func) if len(made) == 1 else ""
-    if made and ("." not in full or facts.alone(made[0]).of_project):
+    own = ("." not in facts.names.qualified(call.func) or facts.alone(call).of_project for call in made)
+    if made and all(own):
         return None
-    if full.rpartition(".")[2] not in BARS:
+    if not made or not all(facts.names.qualified(call.func).rpartition(".")[2] in BARS for call in made):
         told = say("the loop runs over `{bar}`, which is no bar of tqdm: it may close before its text is set", bar=name)
         raise Blocked(facts.loop, told, _BY_HAND)
-    call = made[0]
-    given = {one.keyword.value: one.value for one in call.args if one.keyword is not None}
-    iterated = given.get("iterable", call.args[0].value if call.args and call.args[0].keyword is None else None)
-    total = given.get("total")
+    call, full = made[0], facts.names.qualified(made[0].func)
+    iterated, total = _iterated(call)
+    if any(not _same(facts, (one.func, *_iterated(one)), (call.func, iterated, total)) for one in made):
+        told = say("the loop runs over `{bar}`, which is made in several ways: its last batch differs", bar=name)
+        raise Blocked(facts.loop, told, _BY_HAND)
     inner = _inner(iterated)
     length = f"len({facts.source.code(inner)})" if inner is not None else ""
     made_here = inner is not None and not dotted(inner)  # nobody can tell whether it has a length
@@ -71,6 +72,20 @@ def bar_of(facts: LoopFacts, name: str) -> Bar | None:
     known = exact or length in facts.source.text
     assumed = text or (f"{name}.total" if made_here else length)
     return Bar(name, call, bool(text) or known, "" if exact and text in ("", length) else assumed)
+
+
+def _iterated(call: cst.Call) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+    """What a bar goes through, and the total that it is told."""
+    given = {one.keyword.value: one.value for one in call.args if one.keyword is not None}
+    first = call.args[0].value if call.args and call.args[0].keyword is None else None
+    return given.get("iterable", first), given.get("total")
+
+
+def _same(
+    facts: LoopFacts, some: tuple[cst.BaseExpression | None, ...], others: tuple[cst.BaseExpression | None, ...]
+) -> bool:
+    texts = ([facts.source.code(one) if one is not None else "" for one in each] for each in (some, others))
+    return next(texts) == next(texts)
 
 
 def number_of(facts: LoopFacts, bar: Bar) -> BatchNumber | None:
