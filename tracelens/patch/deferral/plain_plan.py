@@ -65,6 +65,11 @@ class PlainPlan:
         """Values that are taken for tensors because of their `item()`, which arrays have, too."""
         return self._told(lambda one, facts: bool(one.read) and not value_types.is_tensor(one.value, facts))
 
+    @property
+    def unchanged(self) -> tuple[str, ...]:
+        """Of these, values of which one copy serves for reads on both sides of a training step."""
+        return self._told(lambda one, _: one.likely)
+
     def _counts(self, capture: Capture) -> bool:
         return _is_number(capture, self.deferral)
 
@@ -78,7 +83,7 @@ class PlainPlan:
     @property
     def proved(self) -> bool:
         """Whether nobody can tell the loop from the original."""
-        return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.whole))
+        return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.unchanged, self.whole))
 
     @property
     def reads_every_n(self) -> bool:
@@ -113,13 +118,19 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
         return None  # within a line
     if bar_texts.is_text_alone(deferral):
         return PlainPlan(deferral, deferral.runs, frozenset(), texts=True)
-    runs = joined_runs.lists(deferral)
+    plan = _with_lists(deferral, likely=False)
+    if plan is not None and (deferral.unproved or not plan.proved):  # then this is told, too
+        plan = _with_lists(deferral, likely=True)
+    return None if plan is None or any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+
+
+def _with_lists(deferral: Deferral, likely: bool) -> PlainPlan | None:
+    runs = joined_runs.lists(deferral, likely)
     kept = [run for run in runs if run is not None and all(_fits(deferral, capture) for capture in run.captures)]
     read = all(any(capture.read for capture in run.captures) for run in kept)
     if len(kept) < len(runs) or not read:
         return None
-    plan = PlainPlan(deferral, tuple(kept), _lost(deferral))
-    return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+    return PlainPlan(deferral, tuple(kept), _lost(deferral))
 
 
 def unbound_names(plan: PlainPlan) -> frozenset[str]:
