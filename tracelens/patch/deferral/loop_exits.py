@@ -8,7 +8,7 @@ come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
@@ -16,6 +16,7 @@ from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.deferral import bar_texts
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.guards import is_exit
+from tracelens.patch.loop.sites import reads_in
 
 
 def leaving(facts: LoopFacts, breaks: bool, errors: bool = False) -> Iterator[cst.CSTNode]:
@@ -26,6 +27,28 @@ def leaving(facts: LoopFacts, breaks: bool, errors: bool = False) -> Iterator[cs
         jumps = jumps or (errors and isinstance(node, cst.Raise) and isinstance(line, cst.SimpleStatementLine))
         if line is not None and (jumps or _ends_training(facts, node)):
             yield line
+
+
+def hides_nothing(facts: LoopFacts, line: cst.CSTNode, waiting: Sequence[cst.CSTNode]) -> bool:
+    """Whether sums that nobody sees once an exception has left the loop need not be made where the process exits.
+
+    They are to be added up, and what decides on the exit has waited for the GPU: an error of the batches before comes
+    there. Without that wait they are made, as the exit would hide it.
+    """
+    small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+    if small is None or not is_exit(small, facts.names) or not all(map(_adds, waiting)):
+        return False
+    block = facts.source.parent(line)
+    above = facts.source.parent(block) if block is not None else None
+    return isinstance(above, cst.If) and block is above.body and any(True for _ in reads_in(above.test))
+
+
+def _adds(statement: cst.CSTNode) -> bool:
+    """`total += loss.item()`."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
+    if not isinstance(small, cst.AugAssign) or not isinstance(small.target, cst.Name):
+        return False
+    return isinstance(small.operator, (cst.AddAssign, cst.SubtractAssign))
 
 
 def _ends_training(facts: LoopFacts, node: cst.CSTNode) -> bool:

@@ -25,7 +25,7 @@ from tracelens.patch.deferral import bar_texts, loop_lines, one_device, value_ty
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
-from tracelens.patch.deferral.loop_exits import leaving
+from tracelens.patch.deferral.loop_exits import hides_nothing, leaving
 from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.deferral.read_places import ReadPlace, once
@@ -307,7 +307,10 @@ class _Writer:
 
     def _drains(self) -> tuple[ReadPlace, ...]:
         """Above what the lists are read for what follows: the plan's places, what leaves the loop, or its bar."""
-        lines = (ReadPlace(line, line) for line in leaving(self.facts, breaks=self.plan.deferral.bar is not None))
+        left = leaving(self.facts, breaks=self.plan.deferral.bar is not None)
+        moved = [node for run in self.plan.runs for node in run.statements]
+        seen = (line for line in left if self.plan.lost or not hides_nothing(self.facts, line, moved))
+        lines = (ReadPlace(line, line) for line in seen)
         return once(self.facts, (*self.plan.deferral.places.shown, *lines), self.plan.runs)
 
     def _before(self, text: str) -> Splice:
