@@ -178,7 +178,8 @@ def _fits(deferral: Deferral, capture: Capture) -> bool:
     if not capture.read:
         return _is_number(capture, deferral) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
     value, once = capture.value, len(capture.nodes) == 1
-    tensor = value_types.is_tensor(value, facts) or (capture.read in _OF_TENSORS and not may_be_array(value, facts))
+    read = capture.read in _OF_TENSORS and (value_types.went_back(value, facts) or not may_be_array(value, facts))
+    tensor = value_types.is_tensor(value, facts) or read
     known = {
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
