@@ -201,31 +201,6 @@ def may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
     return any(value_types.is_of_host(one, facts) for one in others if not isinstance(one, cst.Name))
 
 
-def is_own_copy(node: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether a name stands for a copy without graph that was made for it, and that nothing but reads uses."""
-    if not isinstance(node, cst.Name):
-        return False
-    values = list(value_types.values_of(node.value, facts))
-    mentions = (one for one in walk(facts.loop) if isinstance(one, cst.Name) and one.value == node.value)
-    parents = [facts.source.parent(one) for one in mentions]
-    read = all(
-        isinstance(one, cst.AssignTarget) or (isinstance(one, cst.Attribute) and one.attr.value == "item")
-        for one in parents
-    )
-    return bool(values) and read and all(isinstance(value, cst.Call) and _copies(value, facts) for value in values)
-
-
-def _copies(call: cst.Call, facts: LoopFacts) -> bool:
-    """`loss.detach().clone()`, or `output.mean().detach()`, whose memory nothing else has."""
-    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if not isinstance(owner, cst.Call) or not isinstance(owner.func, cst.Attribute):
-        return False
-    last = cst.ensure_type(call.func, cst.Attribute).attr.value
-    if last == "clone":
-        return owner.func.attr.value == "detach"
-    return last == "detach" and value_types.has_own_memory(owner, facts)
-
-
 def _is_number(capture: Capture, deferral: Deferral) -> bool:
     """Whether a value is a number for certain: by what is known of it, or as the count of the batches of a bar."""
     facts, bar = deferral.facts, deferral.bar

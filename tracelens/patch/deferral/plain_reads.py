@@ -26,7 +26,8 @@ from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
 from tracelens.patch.deferral.loop_exits import hides_nothing, leaving
-from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
+from tracelens.patch.deferral.own_copies import is_own_copy
+from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.deferral.read_places import ReadPlace, once
 from tracelens.patch.loop.bars import number_of
