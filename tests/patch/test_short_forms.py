@@ -280,3 +280,18 @@ def test_a_loss_that_may_be_another_by_then_is_kept_twice(made: str, between: st
     assert not patch.empty
     assert copies(patch) != 1
     assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize("apart", ["", "\n"])
+def test_comments_that_end_the_loop_stay_in_it(apart: str, tmp_path: Path) -> None:
+    """Commented-out lines below a blank one came to stand behind the reads after the loop."""
+    text = script(
+        "total = 0.0\nfor i, (x, y) in enumerate(loader):\n    STEP\n    total += loss.item()  # fires\n"
+        f"{apart}    # if i == 3:\n{apart}    #     print(i, total)\n\n# What it was.\nprint(total)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    lines = [line for line in patched_text(patch).splitlines() if line]
+    comment = lines.index("    #     print(i, total)")
+    assert lines[comment + 1].startswith("for loss_value in ") or lines[comment + 1].startswith("if pending_losses")
+    assert lines.index("# What it was.") > comment + 1
+    assert_same(tmp_path, text, patch)
