@@ -111,7 +111,8 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
     special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral)
-    if special or facts.names.imports.get("torch") != "torch" or _may_be_caught(facts, deferral):
+    of_torch = any(full.partition(".")[0] == "torch" for full in facts.names.imports.values())
+    if special or not of_torch or _may_be_caught(facts, deferral):
         return None
     statements = [statement for run in deferral.runs for statement in run.statements]
     if any(isinstance(node, cst.BaseSmallStatement) for node in (*statements, *deferral.drains)):

@@ -143,7 +143,8 @@ class _List:
 
     def _stacks(self, capture: Capture) -> bool:
         whole = capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
-        return whole and one_device.is_certain(capture.value, self.facts)
+        named = self.facts.names.imports.get("torch") == "torch"
+        return whole and named and one_device.is_certain(capture.value, self.facts)
 
     def _numbers(self, capture: Capture, name: str) -> str:
         """One read of all values where all are known to have one shape, type and device; else each as the script
