@@ -19,6 +19,7 @@ from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture, counts
+from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.planning import Deferral, StatementRun
 from tracelens.patch.deferral.unchanged import unchanged
 from tracelens.patch.deferral.waiting import changed_by
@@ -41,7 +42,23 @@ def lists(deferral: Deferral, likely: bool) -> list[StatementRun | None]:
     if together is not None:
         return [together]
     typed = dict(zip(deferral.runs, runs, strict=True))
-    return [_joined(deferral, [typed[run] for run in group], likely) for group in _sharing(deferral)]
+    groups = [[typed[run] for run in group] for group in _sharing(deferral)]
+    return [_joined(deferral, group, likely) or _of_one_text(deferral.facts, group) for group in groups]
+
+
+def _of_one_text(facts: LoopFacts, runs: Sequence[StatementRun]) -> StatementRun | None:
+    """Runs of several branches that say the same of the same values, as with and without autocast: what one of them has
+    kept, the lines of the other read. A comment is another text, since one of the two would be lost."""
+    first = runs[0]
+    same = (_told(facts, run) == _told(facts, first) for run in runs[1:])
+    if any(has_comments(node) for run in runs[1:] for node in run.statements) or not all(same):
+        return None
+    return replace(first, again=tuple(runs[1:]))
+
+
+def _told(facts: LoopFacts, run: StatementRun) -> tuple[object, ...]:
+    texts = tuple(facts.source.code(node).strip() for node in run.statements)
+    return texts, tuple((one.name, one.text, one.read, len(one.nodes)) for one in run.captures)
 
 
 def _sharing(deferral: Deferral) -> list[list[StatementRun]]:

@@ -1,6 +1,6 @@
-"""Tensors that were copied for their name already: a patch keeps them as they are.
+"""How a value is kept as it is now. Tensors that were copied for their name already are kept as they are.
 
-In: a value of a loop. Out: whether it is a copy without graph that nothing but reads uses.
+In: a value of a loop. Out: how it is kept; whether it is a copy without graph that nothing but reads uses.
 """
 
 from __future__ import annotations
@@ -12,8 +12,31 @@ import libcst as cst
 
 from tracelens.patch.code.names import last_name, method_of, walk
 from tracelens.patch.deferral import value_types
+from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import own_nodes
+
+_REDUCES = frozenset({"sum", "mean"})
+"""Methods whose result is memory of its own, which nothing else changes."""
+
+
+def kept(facts: LoopFacts, capture: Capture) -> str:
+    """A value as it is now."""
+    return kept_tensor(facts, capture.value) if capture.read else facts.source.code(capture.value)
+
+
+def kept_tensor(facts: LoopFacts, value: cst.BaseExpression) -> str:
+    """A tensor as it is now: a copy on its device, without its graph."""
+    if isinstance(value, cst.Attribute) and value.attr.value == "data":
+        value = value.value
+    text = facts.source.code(value)
+    if is_own_copy(value, facts):
+        return text
+    if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
+        text = f"({text})"
+    reduces = method_of(value) in _REDUCES
+    own = reduces and value_types.has_own_memory(value, facts)
+    return f"{text}.detach()" if own else f"{text}.detach().clone()"
 
 
 def is_own_copy(node: cst.BaseExpression, facts: LoopFacts) -> bool:

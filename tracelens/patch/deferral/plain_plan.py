@@ -77,7 +77,7 @@ class PlainPlan:
         if self.texts:
             return ()
         facts = self.deferral.facts
-        captures = (capture for run in self.runs for capture in run.captures)
+        captures = (capture for run in self.runs for capture in _captures(run))
         return tuple(dict.fromkeys(facts.source.code(one.value) for one in captures if asked(one, facts)))
 
     @property
@@ -127,17 +127,22 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
 
 def _with_lists(deferral: Deferral, likely: bool) -> PlainPlan | None:
     runs = joined_runs.lists(deferral, likely)
-    kept = [run for run in runs if run is not None and all(_fits(deferral, capture) for capture in run.captures)]
+    kept = [run for run in runs if run is not None and all(_fits(deferral, capture) for capture in _captures(run))]
     read = all(any(capture.read for capture in run.captures) for run in kept)
     if len(kept) < len(runs) or not read:
         return None
     return PlainPlan(deferral, tuple(kept), _lost(deferral))
 
 
+def _captures(run: StatementRun) -> Iterator[Capture]:
+    return (capture for place in run.places for capture in place.captures)
+
+
 def unbound_names(plan: PlainPlan) -> frozenset[str]:
     """Names that nothing in the loop's function binds any more once the statements are in a function of their own."""
     facts = plan.deferral.facts
-    gone = frozenset(node for run in plan.runs for statement in run.statements for node in walk(statement))
+    places = (place for run in plan.runs for place in run.places)
+    gone = frozenset(node for place in places for statement in place.statements for node in walk(statement))
     return frozenset(name for run in plan.runs for name in DeferredFunction(facts, run, "", "").unbound(gone))
 
 
