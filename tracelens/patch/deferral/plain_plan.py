@@ -16,6 +16,7 @@ from tracelens.messages import say
 from tracelens.patch.code.names import walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral import bar_texts, joined_runs, long_loops, shared_arrays, value_types
+from tracelens.patch.deferral.arrays import may_be_array
 from tracelens.patch.deferral.captures import Capture, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
@@ -196,15 +197,6 @@ def _fits(deferral: Deferral, capture: Capture) -> bool:
         "tolist": once,  # and each list
     }
     return known.get(capture.read, False) and tensor
-
-
-def may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether something with an `item()` is of the host: `loss = 0` above `loss += …` is not, numbers have none."""
-    if not isinstance(value, cst.Name):
-        return value_types.is_of_host(value, facts)
-    known = value_types.values_of(value.value, facts)
-    others = [one for one in known if one is not None and not isinstance(one, cst.BaseNumber)]
-    return any(value_types.is_of_host(one, facts) for one in others if not isinstance(one, cst.Name))
 
 
 def _is_number(capture: Capture, deferral: Deferral) -> bool:

@@ -1,0 +1,99 @@
+"""What has an `item()` and may be of the host: an array of NumPy, a list, a part of one.
+
+In: a value that is read, and the facts of its loop. Out: yes or no. The parts of what a function of the project gives
+are told by its text: `accuracy(output, y)[0]`, `loss, acc = model(x)`. Where nothing but torch is at work in it, what
+has an `item()` is a tensor.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from functools import lru_cache
+
+import libcst as cst
+
+from tracelens.patch.code.names import last_name, root_key
+from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.deferral import value_types
+from tracelens.patch.effects.scopes import imported
+from tracelens.patch.effects.words import words
+from tracelens.patch.loop.facts import LoopFacts
+
+_NO_ARRAYS = words("torch math typing collections itertools functools random time os __future__")
+"""What gives no arrays of its own."""
+_ARRAYS = words("np numpy __array__")
+_Functions = Mapping[str, tuple[ast.FunctionDef, ...]]
+
+
+def may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether something with an `item()` is of the host: `loss = 0` above `loss += …` is not, numbers have none."""
+    if not isinstance(value, cst.Name):
+        return value_types.is_of_host(value, facts)
+    known = value_types.values_of(value.value, facts)
+    others = [one for one in known if one is not None and not isinstance(one, (cst.BaseNumber, cst.Name))]
+    return any(value_types.is_of_host(one, facts) and not _is_part_of_torch(one, facts) for one in others)
+
+
+def _is_part_of_torch(value: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a value is one of several that a function of the project gives, in which only torch is at work."""
+    call = _taken_apart(value, facts)
+    if call is None:
+        return False
+    root = root_key(call.func) or ""
+    full = facts.names.imports.get(root, "")
+    top = full.partition(".")[0]
+    if top and facts.source.project.module(top, 0, facts.source.path) is None:
+        return False  # a library's
+    name = last_name(call.func) if last_name(call.func) in _functions(facts.source) else "forward"
+    return name in _functions(facts.source) and _only_torch(facts.source, name)
+
+
+def _taken_apart(value: cst.BaseExpression, facts: LoopFacts) -> cst.Call | None:
+    """The call in `accuracy(output, y)[0]`, and that of `loss, acc = model(x)`."""
+    if isinstance(value, cst.Subscript):
+        return value.value if isinstance(value.value, cst.Call) else None
+    around = facts.source.parent(value)
+    apart = isinstance(around, cst.Assign) and not any(isinstance(one.target, cst.Name) for one in around.targets)
+    return value if apart and isinstance(value, cst.Call) else None
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _functions(source: SourceFile) -> _Functions:
+    """By name, the functions and methods of the files that run together."""
+    out: dict[str, tuple[ast.FunctionDef, ...]] = {}
+    for tree in source.trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                out[node.name] = (*out.get(node.name, ()), node)
+    return out
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _foreign(source: SourceFile) -> frozenset[str]:
+    """Names under which some file has a library that may give arrays."""
+    bound = (pair for tree in source.trees.values() for node in ast.walk(tree) for pair in imported(node))
+    project = source.project
+    tops = ((name, full.partition(".")[0]) for name, full in bound if not full.startswith("."))
+    found = (name for name, top in tops if top not in _NO_ARRAYS and project.module(top, 0, source.path) is None)
+    return frozenset(found) | _ARRAYS
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _only_torch(source: SourceFile, name: str) -> bool:
+    """Whether no function of that name, nor one that it calls, says anything of arrays or of another library."""
+    functions, foreign = _functions(source), _foreign(source)
+    known: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one in known:
+            continue
+        known.add(one)
+        for function in functions[one]:
+            for node in ast.walk(function):
+                word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+                if word in foreign:
+                    return False
+                waiting += [word] if word in functions else []
+    return True
