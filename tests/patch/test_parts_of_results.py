@@ -20,7 +20,7 @@ ACCURACY = """
     def in_numpy(value):
         return np.asarray(value)
     def in_torch(value):
-        return value.sum(0)
+        return value.sum(0) + np.finfo(float).eps
     losses, hits = [], []
     for i, (x, y) in enumerate(loader):
         optimizer.zero_grad()
@@ -65,3 +65,39 @@ def test_a_part_of_what_a_library_gives_is_looked_at_by_a_helper(tmp_path: Path)
     patch = patch_of(tmp_path, text)
     assert "prec1.detach()" not in patched_text(patch)
     assert_same(tmp_path, text, patch)
+
+
+OBJECTS = """
+    import numpy as np
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 3)
+        def forward(self, x, y):
+            output = self.inner(x)
+            return criterion(output, y), (output.argmax(1) == y).float().mean()
+    class Meter:
+        def __call__(self, x, y):
+            return [0, (x.argmax(1) == y).float().mean()MADE]
+    model, meter = Model(), Meter()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses, hits = [], []
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss, right = model(x, y)
+        none, right = meter(model.inner(x), y)
+        losses.append(loss.item())  # fires
+        hits.append(right.item())  # fires
+        loss.backward()
+        optimizer.step()
+    print(sum(losses), sum(hits))
+"""
+
+
+@pytest.mark.parametrize(("made", "plain"), [("", True), (".numpy() * np.ones(1)", False)])
+def test_of_an_object_each_function_that_may_be_called_is_asked(made: str, plain: bool, tmp_path: Path) -> None:
+    text = script(OBJECTS.replace("MADE", made))
+    patch = patch_of(tmp_path, text)
+    assert not patch.empty
+    assert_same(tmp_path, text, patch)
+    assert ("right.detach().clone()" in patched_text(patch)) == plain

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import libcst as cst
 
-from tracelens.patch.code.names import last_name, root_key
+from tracelens.patch.code.names import dotted, last_name, root_key
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.scopes import imported
@@ -23,6 +23,9 @@ from tracelens.patch.loop.facts import LoopFacts
 _NO_ARRAYS = words("torch math typing collections itertools functools random time os __future__")
 """What gives no arrays of its own."""
 _ARRAYS = words("np numpy __array__")
+_OF_OBJECTS = ("forward", "__call__")
+_CONSTANTS = words("finfo iinfo pi inf nan e")
+"""`np.finfo(float).eps`: what a tensor is computed with stays a tensor."""
 _Functions = Mapping[str, tuple[ast.FunctionDef, ...]]
 
 
@@ -32,21 +35,31 @@ def may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
         return value_types.is_of_host(value, facts)
     known = value_types.values_of(value.value, facts)
     others = [one for one in known if one is not None and not isinstance(one, (cst.BaseNumber, cst.Name))]
-    return any(value_types.is_of_host(one, facts) and not _is_part_of_torch(one, facts) for one in others)
+    told = ((one, _parts_are_arrays(one, facts)) for one in others)
+    return any(value_types.is_of_host(one, facts) if arrays is None else arrays for one, arrays in told)
 
 
-def _is_part_of_torch(value: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether a value is one of several that a function of the project gives, in which only torch is at work."""
+def _parts_are_arrays(value: cst.BaseExpression, facts: LoopFacts) -> bool | None:
+    """Of what is taken apart: whether more than torch is at work in the functions of the project that may give it. None
+    where these are not known."""
     call = _taken_apart(value, facts)
     if call is None:
-        return False
+        return None
     root = root_key(call.func) or ""
     full = facts.names.imports.get(root, "")
     top = full.partition(".")[0]
     if top and facts.source.project.module(top, 0, facts.source.path) is None:
-        return False  # a library's
-    name = last_name(call.func) if last_name(call.func) in _functions(facts.source) else "forward"
-    return name in _functions(facts.source) and _only_torch(facts.source, name)
+        return None  # a library's
+    functions, name = _functions(facts.source), last_name(call.func)
+    if name not in functions and not _is_object(call.func, facts):
+        return None
+    called = [one for one in ((name,) if name in functions else _OF_OBJECTS) if one in functions]
+    return not all(_only_torch(facts.source, one) for one in called) if called else None
+
+
+def _is_object(called: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """`model`, or `self.model` that the file stores: nothing that a library's class may have."""
+    return isinstance(called, cst.Name) or (root_key(called) or "") in facts.names.attributes & {dotted(called)}
 
 
 def _taken_apart(value: cst.BaseExpression, facts: LoopFacts) -> cst.Call | None:
@@ -91,9 +104,17 @@ def _only_torch(source: SourceFile, name: str) -> bool:
             continue
         known.add(one)
         for function in functions[one]:
-            for node in ast.walk(function):
-                word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-                if word in foreign:
-                    return False
-                waiting += [word] if word in functions else []
+            said = _said(function)
+            if said & foreign:
+                return False
+            waiting += said & functions.keys()
     return True
+
+
+def _said(function: ast.FunctionDef) -> frozenset[str]:
+    """The names and attributes in a function, without those of constants."""
+    nodes = list(ast.walk(function))
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    constants = {node.value for node in attributes if node.attr in _CONSTANTS}
+    names = (node.id for node in nodes if isinstance(node, ast.Name) and node not in constants)
+    return frozenset((*names, *(node.attr for node in attributes)))
