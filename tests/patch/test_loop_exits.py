@@ -185,9 +185,10 @@ def test_a_sum_that_nobody_sees_is_not_made_before_the_process_ends(tmp_path: Pa
     assert not reads_before_the_exit(tmp_path)
 
 
-def test_it_is_made_where_nothing_has_waited_for_the_batches_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asked", ["step == 17", "int(step) == 17", "x.sum().item() < -99 or step == 17"])
+def test_it_is_made_where_nothing_has_waited_for_the_batches_before(asked: str, tmp_path: Path) -> None:
     """An error of theirs would have come before the exit, which is that of a training that has gone well."""
-    assert reads_before_the_exit(tmp_path, "step == 17")
+    assert reads_before_the_exit(tmp_path, asked)
 
 
 def test_it_is_made_where_the_exit_says_it(tmp_path: Path) -> None:
