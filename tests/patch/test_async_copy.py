@@ -152,6 +152,11 @@ def test_copies_of_the_batch_and_its_loader_get_their_arguments(name: str, tmp_p
 
 
 STAYS = {
+    "a part of what is there": (
+        "x = x.float().to(device)\n            x = x[:, :4].to(device)  # fires",
+        "already",
+    ),
+    "a part of a part": ("x = x.cuda()\n            x = x[:4]\n            z = x[:2].cuda()  # fires", "already"),
     "to the host": ("x = x.to('cpu')  # fires", "changes"),
     "model": ("model = model.to(device)  # fires", "as the loader gives it"),
     "to another type": ("x = x.to(torch.float64).float()  # fires", "no call on this line"),
@@ -181,6 +186,23 @@ def test_other_copies_stay(name: str, tmp_path: Path) -> None:
     _, patch = copies(tmp_path, body)
     assert patch.empty
     assert [words in declined.obstacle for declined in patch.declined] == [True]
+
+
+MOVES = {
+    "below a condition": "if device.type == 'mps:0':\n        x = x.to(device)\n    x = x.to(device)  # fires",
+    "to another type": "x = x.to(torch.float32)\n    x = x.to(device)  # fires",
+    "another batch": "x = x.to(device)\n    x, y = next(iter(loader))\n    x = x[:4].to(device)  # fires",
+    "another device": "z = x.to('cuda:1') if False else x\n    x = x.to(device)  # fires",
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_what_may_not_be_there_yet_is_copied(name: str, tmp_path: Path) -> None:
+    body = (
+        f"loader = DataLoader(data, batch_size=8, pin_memory=True)\nfor x, y in loader:\n    {MOVES[name]}\n    STEP\n"
+    )
+    _, patch = copies(tmp_path, body)
+    assert not any("already" in one.obstacle for one in patch.declined)
 
 
 def test_a_class_of_the_project_that_moves_itself_is_never_handed_an_argument_it_does_not_know(tmp_path: Path) -> None:

@@ -152,3 +152,53 @@ def test_a_bar_below_with_that_is_moved_by_hand_gets_its_text_every_n_batches(tm
     assert "== 10:" in patched_text(plain)
     assert [one.path.name for one in helped.files] == ["train.py", "tracelens_runtime.py"]
     assert "lines and results" not in helped.hunks[0].unproved
+
+
+EXIT = """
+    import math, sys
+    def epoch():
+        total = 0.0
+        for step, (x, y) in enumerate(loader):
+            STEP
+            if ASKED:
+                print("ends", step)
+                sys.exit(SAID)
+            total += loss.item()  # fires
+            if step % 5 == 4:
+                print(total)
+        return total
+    AROUND
+"""
+IS_NAN = "math.isnan(loss.item()) or step == 17"
+
+
+def reads_before_the_exit(folder: Path, asked: str = IS_NAN, said: str = "", around: str = "print(epoch())") -> bool:
+    text = script(EXIT.replace("ASKED", asked).replace("SAID", said).replace("AROUND", around))
+    patch = patch_of(folder, text)
+    assert not patch.empty
+    assert_same(folder, text, patch)
+    lines = [line.strip() for line in patched_text(patch).splitlines()]
+    return lines[lines.index(f"sys.exit({said})") - 1] != 'print("ends", step)'
+
+
+def test_a_sum_that_nobody_sees_is_not_made_before_the_process_ends(tmp_path: Path) -> None:
+    assert not reads_before_the_exit(tmp_path)
+
+
+@pytest.mark.parametrize("asked", ["step == 17", "int(step) == 17", "x.sum().item() < -99 or step == 17"])
+def test_it_is_made_where_nothing_has_waited_for_the_batches_before(asked: str, tmp_path: Path) -> None:
+    """An error of theirs would have come before the exit, which is that of a training that has gone well."""
+    assert reads_before_the_exit(tmp_path, asked)
+
+
+def test_it_is_made_where_the_exit_says_it(tmp_path: Path) -> None:
+    assert reads_before_the_exit(tmp_path, said="f'{total:.4f}'")
+
+
+def test_what_somebody_sees_behind_the_exit_is_made(tmp_path: Path) -> None:
+    around = "total = 0.0\n    try:\n        epoch()\n    except SystemExit:\n        print(total)"
+    text = script(EXIT.replace("ASKED", IS_NAN).replace("SAID", "").replace("AROUND", around))
+    text = text.replace("    total = 0.0\n    for", "    global total\n    for")
+    patch = patch_of(tmp_path, text)
+    assert_same(tmp_path, text, patch)
+    assert "global total" in text

@@ -270,3 +270,15 @@ def test_a_value_is_taken_where_the_script_reads_it(name: str, value: str, check
     assert patch.hunks
     assert "tracelens_runtime" not in patched_text(patch)
     assert assert_same(tmp_path, text, patch).ending == ""
+
+
+@pytest.mark.parametrize("body", ["total += loss.item()  # fires", "losses.append(loss.item())  # fires"])
+def test_torch_may_have_another_name(body: str, tmp_path: Path) -> None:
+    """`import torch as th`: values are read one by one, for which no name of torch is needed."""
+    begins = "total, losses = 0.0, []\nfor step, (x, y) in enumerate(loader):\n    STEP\n"
+    text = script(f"{begins}    {body}\nprint(total, losses)")
+    text = text.replace("import torch\n", "import torch as th\n").replace("torch.", "th.")
+    patch = patch_of(tmp_path, text)
+    assert [one.path.name for one in patch.files] == ["train.py"]
+    assert "torch.stack" not in patched_text(patch)
+    assert_same(tmp_path, text, patch)

@@ -208,3 +208,33 @@ def test_other_places_of_the_file_keep_their_hunks(tmp_path: Path) -> None:
     assert "if batches_issued % 10 == 0:\n            torch.cuda.synchronize()" in patched_text(patch)
     without = patch_of(tmp_path, text, edits, skip=tuple(h.id for h in patch.hunks if h.edit == "defer-read"))
     assert "return loss.item()" in patched_text(without)
+
+
+OTHERS = {
+    "nobody": ("", True),
+    "an override": ("class Other(Trainer):\n    def train_step(self, x, y):\n        return torch.zeros(1)\n", False),
+    "a compiler": (
+        "def faster(one):\n    one.train_step = compiled(one.train_step)\n",
+        False,
+    ),
+    "a text": ("def set_up(trainer, faster):\n    setattr(trainer, 'train_step', faster)\n", False),
+}
+COPIED = (
+    METHOD.replace("return loss.item()  # fires", "return loss.detach().clone()")
+    .replace(
+        "self.total += self.train_step(x, y)",
+        "value = self.train_step(x, y)\n            self.total += value.item()  # fires",
+    )
+    .replace("            print(i, self.total)\n", "")
+)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_a_step_function_has_copied_is_not_copied_again(name: str, tmp_path: Path) -> None:
+    other, once = OTHERS[name]
+    (tmp_path / "others.py").write_text(other)
+    text = script(COPIED)
+    patch = patch_of(tmp_path, text)
+    assert not patch.empty
+    assert ("value.detach().clone()" not in patched_text(patch)) == once
+    assert_same(tmp_path, text, patch)

@@ -208,3 +208,90 @@ def test_what_was_read_for_one_line_is_not_looked_for_again_in_the_next(tmp_path
     patch = patch_of(tmp_path, text)
     assert patched_text(patch).count(".clear()") == 1, patch.diff
     assert_same(tmp_path, text, patch)
+
+
+BEFORE_AND_AFTER = """
+    losses = []
+    for i, (x, y) in enumerate(loader):
+        optimizer.zero_grad()
+        loss = MADE
+        losses.append(loss.item())  # fires
+        loss.backward()
+        BETWEEN
+        optimizer.step()
+        print(i, loss.item(), losses[-1])  # fires
+    print(sum(losses))
+"""
+HALVED = "def halve():\n    loss.data /= 2\n"
+LOSS = "criterion(model(x), y)"
+
+
+def before_and_after(made: str, between: str, before: str = "") -> str:
+    return before + script(BEFORE_AND_AFTER.replace("MADE", made).replace("BETWEEN", between))
+
+
+MEASURED = """
+import json
+def measured(x, y):
+    return json.loads("1") * criterion(model(x), y)
+
+"""
+
+
+def copies(patch: Patch) -> int:
+    """How many copies of the loss each batch makes."""
+    return patched_text(patch).count("loss.detach().clone()")
+
+
+def test_a_loss_that_is_read_before_and_after_the_step_is_kept_once(tmp_path: Path) -> None:
+    text = before_and_after(LOSS, "pass")
+    patch = patch_of(tmp_path, text)
+    assert copies(patch) == 1
+    assert [line for line in added(patch) if line.endswith(".append((loss.detach().clone(), i))")]
+    assert "does not write into" not in str(patch.hunks[0].unproved)
+    assert_same(tmp_path, text, patch)
+
+
+def test_a_loss_that_nobody_can_tell_is_kept_once_and_the_hunk_says_so(tmp_path: Path) -> None:
+    text = before_and_after("measured(x, y)", "optimizer.zero_grad()").replace(
+        "losses = []", f"{MEASURED}losses = []", 1
+    )
+    patch = patch_of(tmp_path, text)
+    assert copies(patch) == 1
+    assert "`loss` is taken for one that the training step does not write into" in str(patch.hunks[0].unproved)
+    assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize(
+    ("made", "between", "before"),
+    [
+        ("model.bias.sum() * 0 + model.weight[0, 0]", "loss.data /= 2", ""),
+        ("model.weight.view(-1)[0]", "pass", ""),
+        (LOSS, "loss.data /= 2", ""),
+        (LOSS, "loss = loss / 2", ""),
+        (LOSS, "half = loss.detach(); half /= 2", ""),
+        (LOSS, "other = loss; other.data /= 2", ""),
+        (LOSS, "halve()", HALVED),
+    ],
+)
+def test_a_loss_that_may_be_another_by_then_is_kept_twice(made: str, between: str, before: str, tmp_path: Path) -> None:
+    text = before_and_after(made, between, before)
+    patch = patch_of(tmp_path, text)
+    assert not patch.empty
+    assert copies(patch) != 1
+    assert_same(tmp_path, text, patch)
+
+
+@pytest.mark.parametrize("apart", ["", "\n"])
+def test_comments_that_end_the_loop_stay_in_it(apart: str, tmp_path: Path) -> None:
+    """Commented-out lines below a blank one came to stand behind the reads after the loop."""
+    text = script(
+        "total = 0.0\nfor i, (x, y) in enumerate(loader):\n    STEP\n    total += loss.item()  # fires\n"
+        f"{apart}    # if i == 3:\n{apart}    #     print(i, total)\n\n# What it was.\nprint(total)\n"
+    )
+    patch = patch_of(tmp_path, text)
+    lines = [line for line in patched_text(patch).splitlines() if line]
+    comment = lines.index("    #     print(i, total)")
+    assert lines[comment + 1].startswith("for loss_value in ") or lines[comment + 1].startswith("if pending_losses")
+    assert lines.index("# What it was.") > comment + 1
+    assert_same(tmp_path, text, patch)

@@ -57,13 +57,17 @@ LOOP = (
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
-def test_a_patched_module_of_a_package_finds_its_helpers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("files", "helpers"),
+    [({"core/__init__.py": ""}, "core/tracelens_runtime.py"), ({}, "tracelens_runtime.py")],
+)
+def test_a_patched_module_finds_its_helpers(files: dict[str, str], helpers: str, tmp_path: Path) -> None:
     main = "from core.trainer import fit\nfit()\nprint('done')\n"
-    path = project(tmp_path, {"main.py": main, "core/__init__.py": ""}, "core/trainer.py", script(LOOP))
+    path = project(tmp_path, {"main.py": main, **files}, "core/trainer.py", script(LOOP))
     patch = patch_files(
         [tmp_path / "main.py", path], tmp_path, {"defer-read": 10}, PatchOptions(checked=True, lossy=False)
     )
-    assert {file.path.relative_to(tmp_path).as_posix() for file in patch.files} >= {"tracelens_runtime.py"}
+    assert {file.path.relative_to(tmp_path).as_posix() for file in patch.files} >= {helpers}
     for file in patch.files:
         file.path.write_bytes(file.after)
     ended = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -17,13 +17,17 @@ def import_root(path: Path, project: Project) -> Path | None:
     """The outermost folder that import statements of the project name `path` from: for `from core.trainer import fit`
     the one that holds core/. None where nobody imports it, and for a script that can be started by itself."""
     own = project.tree(path)
-    if own is None or _is_started(own):
+    if own is None or is_started(own):
         return None
-    roots = {root for importer in project.importers(path) for root in _roots(path, importer, project)}
-    return min(roots, key=lambda folder: len(folder.parts), default=None)
+    return min(import_roots(path, project), key=lambda folder: len(folder.parts), default=None)
 
 
-def _is_started(tree: ast.Module) -> bool:
+def import_roots(path: Path, project: Project) -> frozenset[Path]:
+    """The folders that import statements of the project name `path` from."""
+    return frozenset(root for importer in project.importers(path) for root in _roots(path, importer, project))
+
+
+def is_started(tree: ast.Module) -> bool:
     """Whether it has code for the case that it is started: `if __name__ == "__main__"`."""
     return any(
         isinstance(part, ast.Name) and part.id == "__name__"

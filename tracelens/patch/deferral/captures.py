@@ -49,6 +49,8 @@ class Capture:
     at: cst.CSTNode | None = None
     """The statement in whose place the value is taken, under the name `early`; None: where it starts to wait."""
     early: str = ""
+    likely: bool = False
+    """It is taken behind a training step that stands below its statement, which may be in its memory."""
 
 
 @dataclass(frozen=True)

@@ -6,27 +6,42 @@ nothing above its own import of torch will do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
+from tracelens.patch.deferral.helper_place import HelperPackage, modules_of
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop.loops import own_nodes
 
 
-def import_splice(source: SourceFile, before: int, installed: bool = False) -> Splice | None:
+def import_splice(
+    source: SourceFile, before: int, installed: bool = False, package: HelperPackage | None = None
+) -> Splice | None:
     """`import tracelens_runtime` among the imports at the top; None where it is there already.
 
     `before`: the line of the first use. `installed`: from the TraceLens that is installed where the script runs,
-    instead of the file beside it.
+    instead of the file beside it. `package`: from the project's package that has the file.
     """
     if MODULE in source.names.imports:
         return None
+    if package is not None:
+        return loop_lines.whole_line(source, _beside(source, before, package), f"from {package.name} import {MODULE}")
     text = f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}"
     return loop_lines.whole_line(source, _line(source, before, installed), text)
+
+
+def _beside(source: SourceFile, before: int, package: HelperPackage) -> int:
+    """The line of the import that shows the package: what it needs, as a path, is set by then. Below torch it is ours,
+    and below it where comments stand above."""
+    shown_by, usual = package.shown_by, _line(source, before, installed=True)
+    torch = next((source.line(part) for part in source.module.body if _imports_torch(part)), before)
+    if shown_by is None or source.line(shown_by) < torch:
+        return usual
+    commented = any(line.comment for line in shown_by.leading_lines)
+    return source.last_line(shown_by) + 1 if commented else source.line(shown_by)
 
 
 def _line(source: SourceFile, before: int, installed: bool) -> int:
@@ -60,28 +75,19 @@ def _sorted_place(source: SourceFile, own: Sequence[cst.CSTNode]) -> int | None:
 
 def _key(statement: cst.CSTNode) -> tuple[bool, str]:
     small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else None
-    modules = [name for name, _ in _modules(statement)]
+    modules = [name for name, _ in modules_of(statement)]
     return isinstance(small, cst.ImportFrom), modules[0].lower() if modules else ""
 
 
 def _is_of_project(source: SourceFile, statement: cst.CSTNode) -> bool:
     project = source.project
-    return any(project.module(name, dots, source.path) is not None for name, dots in _modules(statement))
-
-
-def _modules(statement: cst.CSTNode) -> Iterator[tuple[str, int]]:
-    """The modules that a line imports, with the dots before their names."""
-    for small in statement.body if isinstance(statement, cst.SimpleStatementLine) else ():
-        if isinstance(small, cst.Import):
-            yield from ((dotted(alias.name), 0) for alias in small.names)
-        elif isinstance(small, cst.ImportFrom):
-            yield dotted(small.module), len(small.relative)
+    return any(project.module(name, dots, source.path) is not None for name, dots in modules_of(statement))
 
 
 def _imports_torch(statement: cst.CSTNode) -> bool:
     parts = (statement, *own_nodes(statement))
     lines = (part for part in parts if isinstance(part, cst.SimpleStatementLine))
-    return any(not dots and name.partition(".")[0] == "torch" for line in lines for name, dots in _modules(line))
+    return any(not dots and name.partition(".")[0] == "torch" for line in lines for name, dots in modules_of(line))
 
 
 def _is_import(statement: cst.CSTNode) -> bool:

@@ -19,7 +19,9 @@ from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.captures import Capture, counts
+from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.planning import Deferral, StatementRun
+from tracelens.patch.deferral.unchanged import unchanged
 from tracelens.patch.deferral.waiting import changed_by
 from tracelens.patch.effects.kind import RESHAPE
 from tracelens.patch.loop.facts import LoopFacts
@@ -29,17 +31,34 @@ _RESHAPES = re.compile(rf"\.({'|'.join(sorted(RESHAPE))}|resize)\(|\.(data|shape
 """What gives a tensor or an array another size in its place, or says what its size is."""
 
 
-def lists(deferral: Deferral) -> list[StatementRun | None]:
+def lists(deferral: Deferral, likely: bool) -> list[StatementRun | None]:
     """The runs as one, whose list holds all values of a batch; where they cannot be, one for those that share results.
 
-    None for runs that have to be together and cannot.
+    None for runs that have to be together and cannot. `likely`: a value that is read twice is kept once also where it
+    is only likely to be the same both times.
     """
     runs = [_typed(deferral.facts, run) for run in deferral.runs]
-    together = _joined(deferral, runs)
+    together = _joined(deferral, runs, likely)
     if together is not None:
         return [together]
     typed = dict(zip(deferral.runs, runs, strict=True))
-    return [_joined(deferral, [typed[run] for run in group]) for group in _sharing(deferral)]
+    groups = [[typed[run] for run in group] for group in _sharing(deferral)]
+    return [_joined(deferral, group, likely) or _of_one_text(deferral.facts, group) for group in groups]
+
+
+def _of_one_text(facts: LoopFacts, runs: Sequence[StatementRun]) -> StatementRun | None:
+    """Runs of several branches that say the same of the same values, as with and without autocast: what one of them has
+    kept, the lines of the other read. A comment is another text, since one of the two would be lost."""
+    first = runs[0]
+    same = (_told(facts, run) == _told(facts, first) for run in runs[1:])
+    if any(has_comments(node) for run in runs[1:] for node in run.statements) or not all(same):
+        return None
+    return replace(first, again=tuple(runs[1:]))
+
+
+def _told(facts: LoopFacts, run: StatementRun) -> tuple[object, ...]:
+    texts = tuple(facts.source.code(node).strip() for node in run.statements)
+    return texts, tuple((one.name, one.text, one.read, len(one.nodes)) for one in run.captures)
 
 
 def _sharing(deferral: Deferral) -> list[list[StatementRun]]:
@@ -62,7 +81,7 @@ def _keys(deferral: Deferral, run: StatementRun) -> frozenset[str]:
     return facts.aliases(results & deferral.state) | results
 
 
-def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | None:
+def _joined(deferral: Deferral, runs: Sequence[StatementRun], likely: bool) -> StatementRun | None:
     """Runs as one, at the place of the last; None where what the others keep could be another value by then."""
     if len(runs) == 1:
         return runs[0]
@@ -84,6 +103,10 @@ def _joined(deferral: Deferral, runs: Sequence[StatementRun]) -> StatementRun | 
     for run in runs:
         for capture in run.captures:
             early = run is not runs[-1] and not _stays_the_same(facts, capture, between)
+            again = early and any(_is_the_same(capture, other) for other in runs[-1].captures)
+            certain = unchanged(facts, capture, between) if again else ""
+            if certain == "proved" or (certain and likely):
+                capture, early = replace(capture, likely=certain == "likely"), False
             if capture.name in captures and not capture.nodes and (early or captures[capture.name].early):
                 return None  # one name of the script for two values
             _add(captures, facts, _taken_early(captures, facts, capture, run) if early else capture)
@@ -99,11 +122,15 @@ def _taken_early(captures: dict[str, Capture], facts: LoopFacts, capture: Captur
 
 def _add(captures: dict[str, Capture], facts: LoopFacts, capture: Capture) -> None:
     for name, known in captures.items():
-        if (known.text, known.read, known.at) == (capture.text, capture.read, capture.at):
+        if _is_the_same(known, capture):
             captures[name] = replace(known, nodes=(*known.nodes, *capture.nodes))
             return
     name = unused_name(capture.name, captures, facts.taken) if capture.name in captures else capture.name
     captures[name] = replace(capture, name=name)
+
+
+def _is_the_same(one: Capture, other: Capture) -> bool:
+    return (one.text, one.read, one.at) == (other.text, other.read, other.at)
 
 
 def _stays_the_same(facts: LoopFacts, capture: Capture, between: Sequence[cst.CSTNode]) -> bool:

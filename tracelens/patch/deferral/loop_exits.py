@@ -8,14 +8,15 @@ come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, root_key, walk
 from tracelens.patch.deferral import bar_texts
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.guards import is_exit
+from tracelens.patch.loop.sites import reads_in
 
 
 def leaving(facts: LoopFacts, breaks: bool, errors: bool = False) -> Iterator[cst.CSTNode]:
@@ -26,6 +27,34 @@ def leaving(facts: LoopFacts, breaks: bool, errors: bool = False) -> Iterator[cs
         jumps = jumps or (errors and isinstance(node, cst.Raise) and isinstance(line, cst.SimpleStatementLine))
         if line is not None and (jumps or _ends_training(facts, node)):
             yield line
+
+
+def hides_nothing(facts: LoopFacts, line: cst.CSTNode, waiting: Sequence[cst.CSTNode]) -> bool:
+    """Whether sums that nobody sees once an exception has left the loop need not be made where the process exits.
+
+    They are to be added up, and what decides on the exit has waited for a value of the same name: an error of the
+    batches before comes there. Without that wait they are made, as the exit would hide it.
+    """
+    small = line.body[0] if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 else None
+    if small is None or not is_exit(small, facts.names) or not all(map(_adds, waiting)):
+        return False
+    block = facts.source.parent(line)
+    above = facts.source.parent(block) if block is not None else None
+    return isinstance(above, cst.If) and block is above.body and bool(_read_in(above.test) & _read_in(*waiting))
+
+
+def _read_in(*nodes: cst.CSTNode) -> frozenset[str]:
+    """The names of the tensors that are read; `int(step)` may be of a number."""
+    reads = (read for node in nodes for read in reads_in(node) if read.kind not in ("number", "formatted"))
+    return frozenset(name for read in reads if (name := root_key(read.tensor)) is not None)
+
+
+def _adds(statement: cst.CSTNode) -> bool:
+    """`total += loss.item()`."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
+    if not isinstance(small, cst.AugAssign) or not isinstance(small.target, cst.Name):
+        return False
+    return isinstance(small.operator, (cst.AddAssign, cst.SubtractAssign))
 
 
 def _ends_training(facts: LoopFacts, node: cst.CSTNode) -> bool:

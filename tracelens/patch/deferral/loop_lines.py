@@ -39,15 +39,15 @@ def line_of(source: SourceFile, place: ReadPlace) -> int:
 
 
 def line_after(source: SourceFile, loop: Loop) -> int:
-    """The first line that is neither a part of the loop nor a comment at its body's indentation."""
+    """The first line that is neither a part of the loop nor above a comment at its body's indentation."""
     last = max(source.last_line(node) for node in walk(loop) if isinstance(node, cst.BaseSmallStatement))
     indent = len(source.indentation(loop))
     for line in range(last + 1, len(source.line_starts) + 1):
         text = source.line_text(line)
         deeper = len(text) - len(text.lstrip(" \t")) > indent
-        if not (text.lstrip().startswith("#") and deeper):
+        if text.strip() and not (text.lstrip().startswith("#") and deeper):
             break
-        last = line
+        last = line if text.strip() else last
     return last + 1
 
 

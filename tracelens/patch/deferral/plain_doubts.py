@@ -41,10 +41,17 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
         yield say(
             "where an exception or a signal ends the loop, {names} lacks the values {last}", names=names, last=last
         )
+    yield from _of_values(reads)
+
+
+def _of_values(reads: PlainPlan) -> Iterator[str]:
+    """What values are taken for."""
     for value in reads.whole:
         yield say("all of `{value}` is kept on the GPU until then, however large it is", value=value)
     for value in reads.assumed:
         yield say("`{value}` is taken for a tensor", value=value)
+    for value in reads.unchanged:
+        yield say("`{value}` is taken for one that the training step does not write into", value=value)
     for value in reads.numbers:
         yield say("`{value}` is taken for a number or a text", value=value)
     for rate in reads.rates:

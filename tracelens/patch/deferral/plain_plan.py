@@ -16,6 +16,7 @@ from tracelens.messages import say
 from tracelens.patch.code.names import walk, written
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral import bar_texts, joined_runs, long_loops, shared_arrays, value_types
+from tracelens.patch.deferral.arrays import may_be_array
 from tracelens.patch.deferral.captures import Capture, is_rate
 from tracelens.patch.deferral.function import DeferredFunction
 from tracelens.patch.deferral.planning import Deferral, StatementRun
@@ -65,6 +66,11 @@ class PlainPlan:
         """Values that are taken for tensors because of their `item()`, which arrays have, too."""
         return self._told(lambda one, facts: bool(one.read) and not value_types.is_tensor(one.value, facts))
 
+    @property
+    def unchanged(self) -> tuple[str, ...]:
+        """Of these, values of which one copy serves for reads on both sides of a training step."""
+        return self._told(lambda one, _: one.likely)
+
     def _counts(self, capture: Capture) -> bool:
         return _is_number(capture, self.deferral)
 
@@ -72,13 +78,13 @@ class PlainPlan:
         if self.texts:
             return ()
         facts = self.deferral.facts
-        captures = (capture for run in self.runs for capture in run.captures)
+        captures = (capture for run in self.runs for capture in _captures(run))
         return tuple(dict.fromkeys(facts.source.code(one.value) for one in captures if asked(one, facts)))
 
     @property
     def proved(self) -> bool:
         """Whether nobody can tell the loop from the original."""
-        return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.whole))
+        return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.unchanged, self.whole))
 
     @property
     def reads_every_n(self) -> bool:
@@ -106,26 +112,38 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
     special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral)
-    if special or facts.names.imports.get("torch") != "torch" or _may_be_caught(facts, deferral):
+    of_torch = any(full.partition(".")[0] == "torch" for full in facts.names.imports.values())
+    if special or not of_torch or _may_be_caught(facts, deferral):
         return None
     statements = [statement for run in deferral.runs for statement in run.statements]
     if any(isinstance(node, cst.BaseSmallStatement) for node in (*statements, *deferral.drains)):
         return None  # within a line
     if bar_texts.is_text_alone(deferral):
         return PlainPlan(deferral, deferral.runs, frozenset(), texts=True)
-    runs = joined_runs.lists(deferral)
-    kept = [run for run in runs if run is not None and all(_fits(deferral, capture) for capture in run.captures)]
+    plan = _with_lists(deferral, likely=False)
+    if plan is not None and (deferral.unproved or not plan.proved):  # then this is told, too
+        plan = _with_lists(deferral, likely=True)
+    return None if plan is None or any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+
+
+def _with_lists(deferral: Deferral, likely: bool) -> PlainPlan | None:
+    runs = joined_runs.lists(deferral, likely)
+    kept = [run for run in runs if run is not None and all(_fits(deferral, capture) for capture in _captures(run))]
     read = all(any(capture.read for capture in run.captures) for run in kept)
     if len(kept) < len(runs) or not read:
         return None
-    plan = PlainPlan(deferral, tuple(kept), _lost(deferral))
-    return None if any(_used_outside(facts, name) for name in unbound_names(plan)) else plan
+    return PlainPlan(deferral, tuple(kept), _lost(deferral))
+
+
+def _captures(run: StatementRun) -> Iterator[Capture]:
+    return (capture for place in run.places for capture in place.captures)
 
 
 def unbound_names(plan: PlainPlan) -> frozenset[str]:
     """Names that nothing in the loop's function binds any more once the statements are in a function of their own."""
     facts = plan.deferral.facts
-    gone = frozenset(node for run in plan.runs for statement in run.statements for node in walk(statement))
+    places = (place for run in plan.runs for place in run.places)
+    gone = frozenset(node for place in places for statement in place.statements for node in walk(statement))
     return frozenset(name for run in plan.runs for name in DeferredFunction(facts, run, "", "").unbound(gone))
 
 
@@ -167,7 +185,8 @@ def _fits(deferral: Deferral, capture: Capture) -> bool:
     if not capture.read:
         return _is_number(capture, deferral) or is_rate(capture.value, facts) or _may_be_number(capture.value, facts)
     value, once = capture.value, len(capture.nodes) == 1
-    tensor = value_types.is_tensor(value, facts) or (capture.read in _OF_TENSORS and not may_be_array(value, facts))
+    read = capture.read in _OF_TENSORS and (value_types.went_back(value, facts) or not may_be_array(value, facts))
+    tensor = value_types.is_tensor(value, facts) or read
     known = {
         "item": True,
         "number": value_types.is_real(value, facts),  # of a complex number `float(…)` makes another error
@@ -178,40 +197,6 @@ def _fits(deferral: Deferral, capture: Capture) -> bool:
         "tolist": once,  # and each list
     }
     return known.get(capture.read, False) and tensor
-
-
-def may_be_array(value: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether something with an `item()` is of the host: `loss = 0` above `loss += …` is not, numbers have none."""
-    if not isinstance(value, cst.Name):
-        return value_types.is_of_host(value, facts)
-    known = value_types.values_of(value.value, facts)
-    others = [one for one in known if one is not None and not isinstance(one, cst.BaseNumber)]
-    return any(value_types.is_of_host(one, facts) for one in others if not isinstance(one, cst.Name))
-
-
-def is_own_copy(node: cst.BaseExpression, facts: LoopFacts) -> bool:
-    """Whether a name stands for a copy without graph that was made for it, and that nothing but reads uses."""
-    if not isinstance(node, cst.Name):
-        return False
-    values = list(value_types.values_of(node.value, facts))
-    mentions = (one for one in walk(facts.loop) if isinstance(one, cst.Name) and one.value == node.value)
-    parents = [facts.source.parent(one) for one in mentions]
-    read = all(
-        isinstance(one, cst.AssignTarget) or (isinstance(one, cst.Attribute) and one.attr.value == "item")
-        for one in parents
-    )
-    return bool(values) and read and all(isinstance(value, cst.Call) and _copies(value, facts) for value in values)
-
-
-def _copies(call: cst.Call, facts: LoopFacts) -> bool:
-    """`loss.detach().clone()`, or `output.mean().detach()`, whose memory nothing else has."""
-    owner = call.func.value if isinstance(call.func, cst.Attribute) else None
-    if not isinstance(owner, cst.Call) or not isinstance(owner.func, cst.Attribute):
-        return False
-    last = cst.ensure_type(call.func, cst.Attribute).attr.value
-    if last == "clone":
-        return owner.func.attr.value == "detach"
-    return last == "detach" and value_types.has_own_memory(owner, facts)
 
 
 def _is_number(capture: Capture, deferral: Deferral) -> bool:

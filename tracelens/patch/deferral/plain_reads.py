@@ -18,15 +18,16 @@ from dataclasses import dataclass, replace
 import libcst as cst
 
 from tracelens.patch.code.line_length import line_limit
-from tracelens.patch.code.names import key, method_of, variables, walk
+from tracelens.patch.code.names import key, variables, walk
 from tracelens.patch.code.naming import unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import bar_texts, loop_lines, one_device, value_types
 from tracelens.patch.deferral.captures import Capture
 from tracelens.patch.deferral.direct_calls import has_comments
 from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of, rendered, wrapped
-from tracelens.patch.deferral.loop_exits import leaving
-from tracelens.patch.deferral.plain_plan import PlainPlan, is_own_copy, unbound_names
+from tracelens.patch.deferral.loop_exits import hides_nothing, leaving
+from tracelens.patch.deferral.own_copies import kept
+from tracelens.patch.deferral.plain_plan import PlainPlan, unbound_names
 from tracelens.patch.deferral.planning import StatementRun
 from tracelens.patch.deferral.read_places import ReadPlace, once
 from tracelens.patch.loop.bars import number_of
@@ -34,8 +35,6 @@ from tracelens.patch.loop.facts import LoopFacts
 
 Unused = Callable[[str], str]
 """Makes a name that the file does not have."""
-_REDUCES = frozenset({"sum", "mean"})
-"""Methods whose result is memory of its own, which nothing else changes."""
 _READS = {"item": ".item()", "tolist": ".tolist()", "numpy": ".cpu().numpy()"}
 """How a kept tensor, which has no graph, is read; by `item()` as well where it is formatted or converted."""
 _ELEMENTS = ("value", "tensor", "waiting", "kept")
@@ -93,16 +92,16 @@ class _List:
     run: StatementRun
     facts: LoopFacts
 
-    def appended(self, indent: str) -> str:
+    def appended(self, place: StatementRun, indent: str) -> str:
         """The line that keeps the values of a batch, or lines where it is too long."""
-        kept = [capture.early or _kept(self.facts, capture) for capture in self.run.captures]
+        values = [capture.early or kept(self.facts, capture) for capture in place.captures]
         source, call = self.facts.source, f"{self.name}.append"
-        line = wrapped(call, [kept[0] if len(kept) == 1 else f"({', '.join(kept)})"], indent, source)
+        line = wrapped(call, [values[0] if len(values) == 1 else f"({', '.join(values)})"], indent, source)
         last = max(len(part.expandtabs(4)) for part in line.split("\n"))
-        if len(kept) == 1 or last <= line_limit(source):
+        if len(values) == 1 or last <= line_limit(source):
             return line
         inner = indent + source.module.default_indent
-        return "\n".join([f"{indent}{call}((", *(f"{inner}{one}," for one in kept), f"{indent}))"])
+        return "\n".join([f"{indent}{call}((", *(f"{inner}{one}," for one in values), f"{indent}))"])
 
     def read(self, indent: str, comments: bool = True) -> str:
         """The lines that read the list and run its statements with the numbers."""
@@ -142,7 +141,8 @@ class _List:
 
     def _stacks(self, capture: Capture) -> bool:
         whole = capture.read != "numpy" and value_types.stacks(capture.value, self.facts)
-        return whole and one_device.is_certain(capture.value, self.facts)
+        named = self.facts.names.imports.get("torch") == "torch"
+        return whole and named and not self.run.again and one_device.is_certain(capture.value, self.facts)
 
     def _numbers(self, capture: Capture, name: str) -> str:
         """One read of all values where all are known to have one shape, type and device; else each as the script
@@ -210,7 +210,8 @@ class _Writer:
         written behind the loop alone, or are short."""
         if any(not capture.nodes for one in self.lists for capture in one.run.captures):
             return False
-        copies = len(self._drains()) + self.plan.reads_every_n + 1
+        filling = max(len(one.run.places) for one in self.lists)
+        copies = len(self._drains()) + self.plan.reads_every_n * filling + 1
         statements = [statement for one in self.lists for statement in one.run.statements]
         lines = sum(self.source.last_line(node) - self.source.line(node) + 1 for node in statements)
         simple = all(isinstance(node, cst.SimpleStatementLine) for node in statements)
@@ -220,8 +221,9 @@ class _Writer:
         """The statements at each place where the lists are read."""
         out = [self._before(self._made()), *self._counted()]
         for one in self.lists:
-            out.append(self._appended(one, self._every_nth(one)))
-            out += self._removed(one)
+            for place in one.run.places:
+                out.append(self._appended(one, place, self._every_nth(one, place)))
+                out += self._removed(place)
         first = not self.plan.reads_every_n
         out += [self._above(place, lambda indent: self._all(indent, first, True)) for place in self._drains()]
         first = first and not self._drains()
@@ -237,10 +239,11 @@ class _Writer:
         ]
         for one in self.lists:
             often = self.plan.reads_every_n and (one is self.lists[-1] or _block(one) is not _block(self.lists[-1]))
-            inner = self.source.indentation(one.run.statements[-1])
-            below = f"{inner}if {self._is_due(one)}:\n{inner}{self.unit}{name}()\n" if often else ""
-            out.append(self._appended(one, below))
-            out += self._removed(one)
+            for place in one.run.places:
+                inner = self.source.indentation(place.statements[-1])
+                below = f"{inner}if {self._is_due(one)}:\n{inner}{self.unit}{name}()\n" if often else ""
+                out.append(self._appended(one, place, below))
+                out += self._removed(place)
         out += [self._above(place, lambda indent: f"{indent}{name}()\n") for place in self._drains()]
         return [*out, self._after(f"{indent}{name}()\n")]
 
@@ -272,10 +275,10 @@ class _Writer:
                 out += f"{inner}if {one.name}:\n{one.read(inner + self.unit)}{inner}{self.unit}{one.name}.clear()\n"
         return out
 
-    def _every_nth(self, one: _List) -> str:
+    def _every_nth(self, one: _List, place: StatementRun) -> str:
         if not self.plan.reads_every_n:
             return ""
-        indent = self.source.indentation(one.run.statements[-1])
+        indent = self.source.indentation(place.statements[-1])
         inner = indent + self.unit
         return f"{indent}if {self._is_due(one)}:\n{one.read(inner)}{inner}{one.name}.clear()\n"
 
@@ -307,8 +310,12 @@ class _Writer:
 
     def _drains(self) -> tuple[ReadPlace, ...]:
         """Above what the lists are read for what follows: the plan's places, what leaves the loop, or its bar."""
-        lines = (ReadPlace(line, line) for line in leaving(self.facts, breaks=self.plan.deferral.bar is not None))
-        return once(self.facts, (*self.plan.deferral.places.shown, *lines), self.plan.runs)
+        left = leaving(self.facts, breaks=self.plan.deferral.bar is not None)
+        moved = [node for run in self.plan.runs for node in run.statements]
+        seen = (line for line in left if self.plan.lost or not hides_nothing(self.facts, line, moved))
+        lines = (ReadPlace(line, line) for line in seen)
+        filling = [place for run in self.plan.runs for place in run.places]
+        return once(self.facts, (*self.plan.deferral.places.shown, *lines), filling)
 
     def _before(self, text: str) -> Splice:
         top = self.source.line_start(loop_lines.first_line(self.source, self.facts.loop))
@@ -325,23 +332,23 @@ class _Writer:
         begin = self.source.line_start(loop_lines.line_of(self.source, place))
         return Splice(begin, begin, lines, loop_lines.INSIDE)
 
-    def _appended(self, one: _List, below: str) -> Splice:
+    def _appended(self, one: _List, place: StatementRun, below: str) -> Splice:
         """What takes the place of the last statement of a list, and of those that stand directly above it."""
-        last = one.run.statements[-1]
+        last = place.statements[-1]
         indent = self.source.indentation(last)
         span = _lines_of(self.source, last)
-        text = f"{one.appended(indent)}\n{below}"
+        text = f"{one.appended(place, indent)}\n{below}"
         whole = self.source.text[span[0] : span[1]].endswith(("\n", "\r"))
         return Splice(*span, text if whole else text.removesuffix("\n"))
 
-    def _removed(self, one: _List) -> list[Splice]:
+    def _removed(self, place: StatementRun) -> list[Splice]:
         """The statements that wait are gone from their places, where some of their values are taken."""
-        return [self._early(one, node) for node in one.run.statements[:-1]]
+        return [self._early(place, node) for node in place.statements[:-1]]
 
-    def _early(self, one: _List, node: cst.CSTNode) -> Splice:
+    def _early(self, place: StatementRun, node: cst.CSTNode) -> Splice:
         indent = self.source.indentation(node)
-        taken = (capture for capture in one.run.captures if capture.at is node)
-        text = "".join(f"{indent}{capture.early} = {_kept(self.facts, capture)}\n" for capture in taken)
+        taken = (capture for capture in place.captures if capture.at is node)
+        text = "".join(f"{indent}{capture.early} = {kept(self.facts, capture)}\n" for capture in taken)
         return Splice(*_lines_of(self.source, node), text)
 
 
@@ -353,25 +360,6 @@ def _together(lists: Sequence[_List]) -> StatementRun:
 
 def _block(one: _List) -> cst.CSTNode | None:
     return one.facts.source.parent(one.run.statements[-1])
-
-
-def _kept(facts: LoopFacts, capture: Capture) -> str:
-    """A value as it is now."""
-    return kept_tensor(facts, capture.value) if capture.read else facts.source.code(capture.value)
-
-
-def kept_tensor(facts: LoopFacts, value: cst.BaseExpression) -> str:
-    """A tensor as it is now: a copy on its device, without its graph."""
-    if isinstance(value, cst.Attribute) and value.attr.value == "data":
-        value = value.value
-    text = facts.source.code(value)
-    if is_own_copy(value, facts):
-        return text
-    if isinstance(value, (cst.BinaryOperation, cst.UnaryOperation, cst.Comparison)) and not value.lpar:
-        text = f"({text})"
-    reduces = method_of(value) in _REDUCES
-    own = reduces and value_types.has_own_memory(value, facts)
-    return f"{text}.detach()" if own else f"{text}.detach().clone()"
 
 
 class _NoComments(cst.CSTTransformer):

@@ -41,6 +41,12 @@ class StatementRun:
 
     statements: tuple[cst.CSTNode, ...]
     captures: tuple[Capture, ...]
+    again: tuple[StatementRun, ...] = ()
+    """Places with the same statements of the same values, as in another branch: they fill the same list."""
+
+    @property
+    def places(self) -> tuple[StatementRun, ...]:
+        return (self, *self.again)
 
 
 @dataclass(frozen=True)

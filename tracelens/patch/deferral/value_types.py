@@ -7,13 +7,14 @@ PyTorch cannot, so that only values whose kind is proved may wait in them.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from functools import lru_cache
 
 import libcst as cst
 
 from tracelens.patch.code import formats
-from tracelens.patch.code.names import KEPT_WALKS, parameters, rebound, walk
+from tracelens.patch.code.names import KEPT_WALKS, dotted, parameters, rebound, walk
 from tracelens.patch.effects.kind import ARRAY, AT_TIMES, NUMBER, TENSOR
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import own_nodes
@@ -57,6 +58,36 @@ def has_own_memory(node: cst.BaseExpression, facts: LoopFacts) -> bool:
     """Whether nothing else changes a tensor, so that it needs no copy."""
     kind = facts.kind(node)
     return kind.what == TENSOR and kind.own
+
+
+def went_back(node: cst.BaseExpression, facts: LoopFacts) -> bool:
+    """Whether a name stands for what has just computed its gradients, whatever other lines make of the name: a line
+    `loss.backward()` above, in the same pass, and no other value since."""
+    if not isinstance(node, cst.Name):
+        return False
+    below: cst.CSTNode = node
+    for ancestor in facts.source.ancestors(node):
+        if isinstance(ancestor, (cst.IndentedBlock, cst.Module)):
+            for statement in _upwards(ancestor, below):
+                if _is_backward(statement, node.value):
+                    return True
+                if any(node.value in rebound(part) for part in walk(statement)):
+                    return False
+        if isinstance(ancestor, (cst.For, cst.While, cst.FunctionDef, cst.Lambda)):
+            return False
+        below = ancestor
+    return False
+
+
+def _upwards(block: cst.IndentedBlock | cst.Module, below: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The statements above one of a block, the nearest first."""
+    yield from reversed(list(itertools.takewhile(lambda one: one is not below, block.body)))
+
+
+def _is_backward(statement: cst.CSTNode, name: str) -> bool:
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
+    call = small.value if isinstance(small, cst.Expr) else None
+    return isinstance(call, cst.Call) and dotted(call.func) == f"{name}.backward"
 
 
 def is_of_host(node: cst.BaseExpression, facts: LoopFacts) -> bool:

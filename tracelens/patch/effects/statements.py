@@ -14,6 +14,7 @@ from tracelens.patch.effects import classes, implicit, names
 from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions
+from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.memory import ANY_KEY, BASES, CLASS, DATA, MEMBERS, NONE, PLAIN, RAISED, Objects, is_tensor
 from tracelens.patch.effects.objects import (
     RAISES,
@@ -293,6 +294,9 @@ class Statements(Expressions):
                 continue
             inner = f"{name}.{alias.name}" if name else alias.name
             path = self.project.module(inner, node.level, self._path)
+            if path is None and alias.name == RUNTIME:  # the helpers of an earlier patch, in their package
+                self.bind(alias.asname or RUNTIME, frozenset({self.memory.make(Name, RUNTIME, None)}), node)
+                continue
             value = self._imported(inner, node.level, node) if path is not None else NONE
             if path is None or (path.is_file() and not _is_folder(module)):
                 value |= self.dispatch.load(module, alias.name, self.here(node))

@@ -163,6 +163,15 @@ def trains(loop: Loop) -> bool:
     return _steps(loop) or _goes_back(loop)
 
 
+def rounds_of_a_step(source: SourceFile, loop: Loop) -> bool:
+    """Whether a loop counts rounds, and the loop around it makes an optimizer step of its own: those of a critic."""
+    counted = isinstance(loop, cst.For) and isinstance(loop.iter, cst.Call) and dotted(loop.iter.func) == "range"
+    if not counted or any(isinstance(part, cst.Call) for part in walk(head(loop)) if part is not head(loop)):
+        return False  # `range(len(loader))` goes through data
+    around = next(loops_around(source, loop), None)
+    return around is not None and _steps(around)
+
+
 def loop_over_batches(source: SourceFile, node: cst.CSTNode) -> cst.For:
     """The training loop, where it is one that takes its batches from its `for` line. Raises `Blocked`."""
     loop = training_loop(source, node)

@@ -7,15 +7,17 @@ wrongly.
 
 from __future__ import annotations
 
+import itertools
+
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import FileNames, method_of, root_key, targets, walk
+from tracelens.patch.code.names import FileNames, method_of, rebound, root_key, targets, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
 from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, loop_over_batches, own_nodes
-from tracelens.patch.loop.sites import Site, is_built_on_gpu
+from tracelens.patch.loop.sites import Site, is_built_on_gpu, is_copy_to_device
 from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
 from tracelens.patch.recipes import host_memory, pinned, wait_dependents
 from tracelens.patch.recipes.arguments import with_argument
@@ -62,6 +64,8 @@ def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
     if not _is_batch(owner, batch_names(loop)) or not _still_from_loader(loop, site, owner):
         by_hand = say("copy the batch as the loader gives it, and convert it on the GPU afterwards")
         raise Blocked(None, say("it does not copy the batch as the loader gives it"), by_hand)
+    if _is_there_already(loop, site, owner):
+        raise Blocked(None, say("it is on that device already"), say("nothing to do: nothing is copied"))
     if request.own_movers:
         obstacle = say(
             "{own_movers} defines a `to` or `cuda` that does not know `non_blocking`", own_movers=request.own_movers[0]
@@ -109,6 +113,46 @@ def _still_from_loader(loop: cst.For, site: Site, owner: cst.BaseExpression) -> 
         if names & bound and isinstance(made, cst.Call) and not _is_view(made):
             return False
     return True
+
+
+def _is_there_already(loop: cst.For, site: Site, owner: cst.BaseExpression) -> bool:
+    """Whether a line above that runs in each pass has copied what stands under the name: `x[:, 1:].to(device)` below
+    `x = x.to(device)`."""
+    source, name, moved = site.source, root_key(owner), call_of(site)
+    below: cst.CSTNode = site.statement
+    for ancestor in source.ancestors(site.statement):
+        if ancestor is loop:
+            return False
+        for statement in reversed(_above(ancestor, below)):
+            if not any(name in rebound(part) for part in walk(statement)):
+                continue
+            value = _only_value(statement)
+            if method_of(value) in ("to", "cuda") and isinstance(value, cst.Call):
+                return is_copy_to_device(value) and _arguments(source, value) == _arguments(source, moved)
+            if not isinstance(value, cst.Subscript) or root_key(value) != name:
+                return False
+        below = ancestor
+    return False
+
+
+def _above(block: cst.CSTNode, below: cst.CSTNode) -> list[cst.CSTNode]:
+    """The statements of a block above one of them; none where a node is no block."""
+    if not isinstance(block, cst.IndentedBlock):
+        return []
+    return list(itertools.takewhile(lambda one: one is not below, block.body))
+
+
+def _only_value(statement: cst.CSTNode) -> cst.BaseExpression | None:
+    """What a line that is one assignment to one name gives it."""
+    small = statement.body[0] if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) == 1 else None
+    single = isinstance(small, cst.Assign) and len(small.targets) == 1 and isinstance(small.targets[0].target, cst.Name)
+    return small.value if isinstance(small, cst.Assign) and single else None
+
+
+def _arguments(source: SourceFile, call: cst.Call) -> tuple[str, ...]:
+    """As they are written, without what makes a copy asynchronous."""
+    texts = ((argument.keyword, source.code(argument.value)) for argument in call.args)
+    return (method_of(call), *(text for name, text in texts if name is None or name.value != "non_blocking"))
 
 
 def _is_view(call: cst.Call) -> bool:

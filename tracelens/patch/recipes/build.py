@@ -160,7 +160,7 @@ class _Project:
         written: list[FilePatch] = []
         declined: list[Declined] = []
         kept: set[int] = set()
-        helped = False
+        places: set[Path | None] = set()
         waiting = self._with_elsewhere(chosen)
         while waiting:
             draft, proposals = waiting.pop(0)
@@ -175,10 +175,12 @@ class _Project:
                 continue
             kept |= {id(proposal) for proposal in proposals}
             written.append(FilePatch(draft.source.path, draft.source.data, new.data))
-            helped = helped or new.vendors
-        if helped:
+            places |= {new.package} if new.vendors else set()
+        if len(places) > 1:
+            return replace(self, options=replace(self.options, one_helper_file=True)).write(chosen, hunks)
+        if places:
             called = frozenset(name for file in written for name in vendored.calls(file.after))
-            written += self._runtime(called)
+            written += self._runtime(called, places.pop())
         return written, [hunk for proposal, hunk in hunks if id(proposal) in kept], declined
 
     def _with_elsewhere(self, chosen: Sequence[_Choice]) -> list[_Choice]:
@@ -215,9 +217,9 @@ class _Project:
         wrong = None if isinstance(new, str) else self._unstable(draft, new, proposals)
         return new if wrong is None else wrong
 
-    def _runtime(self, called: frozenset[str]) -> list[FilePatch]:
+    def _runtime(self, called: frozenset[str], package: Path | None) -> list[FilePatch]:
         """The helper file with what the patched files call, and what it has already for other scripts."""
-        path = vendored.place(self.script, self.options.helper_folder)
+        path = vendored.place(self.script, package or self.options.helper_folder)
         before = path.read_bytes() if path.is_file() else None
         if before is not None and not vendored.is_ours(before):
             raise UsageError(

@@ -29,6 +29,7 @@ from tracelens.patch.loop.loops import (
     check_framework,
     check_kept,
     check_unpatched,
+    rounds_of_a_step,
     scope_of,
     training_loop,
     trains,
@@ -310,6 +311,9 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
     first = members[0][0]
     reads = _plain(request, facts, deferral, members)
     chosen = deferral if reads is None else reads.deferral
+    if reads is None and rounds_of_a_step(request.source, facts.loop):
+        told = say("helpers would be made anew for its few rounds in each step of the loop around it")
+        raise Blocked(facts.loop, told, say("add the tensors up, and read their sum where it is logged"))
     if (
         reads is None
         and chosen.places.measured

@@ -16,8 +16,8 @@ import libcst as cst
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import value_types
-from tracelens.patch.deferral.plain_plan import may_be_array
-from tracelens.patch.deferral.plain_reads import kept_tensor
+from tracelens.patch.deferral.arrays import may_be_array
+from tracelens.patch.deferral.own_copies import kept_tensor
 from tracelens.patch.loop.clock_spans import clock_spans
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import Blocked, Loop, scope_of, training_loop

@@ -14,6 +14,7 @@ from tracelens.edit_kinds import EditKind, one_change
 from tracelens.messages import say
 from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral.forms import Wish, planned
+from tracelens.patch.deferral.helper_place import HelperPackage, helper_package
 from tracelens.patch.deferral.import_place import import_splice
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, needs_helper
 from tracelens.patch.deferral.planning import Deferral, plan
@@ -47,6 +48,9 @@ class PatchOptions:
     would find that they are lost."""
     helper_folder: Path | None = None
     """Where the file with the helpers goes; None: beside the script, which was started."""
+    one_helper_file: bool = False
+    """There, also for the modules of packages: files of several places would have a copy each, and helpers of two
+    copies do not know of each other's loops."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,15 @@ class Rewritten:
     data: bytes
     lines: Lines
     vendors: bool
+    package: Path | None = None
+    """The folder that this file goes into, where it is not the one beside the script."""
 
 
 def rewritten(
     source: SourceFile, proposals: tuple[Proposal, ...], kinds: Kinds, script: Path, options: PatchOptions
 ) -> Rewritten | str:
     """The file with these proposals, or what is wrong with it. Schemes that choose the same share one result."""
-    asked = (proposals, kinds, script, options.checked, options.lossy, options.import_runtime)
+    asked = (proposals, kinds, script, options.checked, options.lossy, options.import_runtime, options.one_helper_file)
     return once(source, asked, lambda: _checked(source, proposals, kinds, script, options))
 
 
@@ -92,15 +98,24 @@ def _rewritten(
         proposals = _renumbered(proposals, same_program.renumbered(before, source, within))
     changes = _changes(source, proposals, kinds, options)
     splices = file_splices(changes)
+    package: HelperPackage | None = None
     helped = any(p.needs_runtime for p in proposals if p.splices) or any(needs_helper(c) for c in changes)
     if helped:
         uses = [source.line(change.facts.loop) for change in changes]
         uses += [p.location.line for p in proposals if p.location.line is not None]
-        importing = import_splice(source, min(uses), options.import_runtime)
+        package = _helper_package(source, min(uses), script, options)
+        importing = import_splice(source, min(uses), options.import_runtime, package)
         splices += [importing] if importing is not None else []
     then = moved_lines(source, splices)
     lines = (None if line is None else then[line - 1] for line in moved_lines(before, within))
-    return Rewritten(apply_splices(source, splices), tuple(lines), helped and not options.import_runtime)
+    folder = None if package is None else package.folder
+    return Rewritten(apply_splices(source, splices), tuple(lines), helped and not options.import_runtime, folder)
+
+
+def _helper_package(source: SourceFile, first_use: int, script: Path, options: PatchOptions) -> HelperPackage | None:
+    if options.import_runtime or options.one_helper_file:
+        return None
+    return helper_package(source, first_use, source.path == script and options.helper_folder is None)
 
 
 def _renumbered(proposals: Sequence[Proposal], now: Mapping[int, int]) -> list[Proposal]:
