@@ -95,6 +95,34 @@ def test_slow_steps_that_take_next_to_nothing_of_the_time_stay() -> None:
     assert rare(760).slow is None
 
 
+def once(slow_before: int, steps_before: int = 170) -> Timeline:
+    """Twelve recorded steps of which the fourth takes longer and makes another call, behind so many slow ones."""
+    machine = Machine()
+    for number in range(12):
+        with machine.step(number):
+            machine.launch("gemm", kernel_us=300)
+            machine.host(5000 if number == 3 else 500)
+            if number == 3:
+                machine.launch("sample", kernel_us=10)
+            machine.synchronize()
+    before = [5_000_000 if number < slow_before else 800_000 for number in range(steps_before)]
+    return timeline.build(machine.trace(), RankRecording(0, None, StepClock(tuple(before[::-1]))))
+
+
+@pytest.mark.parametrize("slow_before", [0, 1])
+def test_what_comes_less_often_than_the_window_has_it_is_left_out_and_said(slow_before: int) -> None:
+    """Samples that are shown every 200 steps made `aten::multinomial` the cause of every step."""
+    picture = once(slow_before)
+    assert picture.steps()["kept"].tolist() == [True] * 3 + [False] + [True] * 8
+    assert any("1 of 12 steps took more than 1.5 x the time of the others, as next to none" in n for n in picture.notes)
+
+
+@pytest.mark.parametrize(("slow_before", "steps_before"), [(0, 40), (3, 170), (20, 170)])
+def test_what_may_come_as_often_stays_or_is_told_of_apart(slow_before: int, steps_before: int) -> None:
+    picture = once(slow_before, steps_before)
+    assert picture.steps()["kept"].all() or picture.slow is not None
+
+
 def test_a_loader_that_delivers_in_bursts_is_the_loaders() -> None:
     events = Events()
     for number in range(12):

@@ -8,6 +8,8 @@ is a property of the loop.
 Where the steps before the profiler tell that periodic work is a part of the training time, the recorded steps that hold
 it are left out as well, and told of by themselves: a window of twelve steps holds none of them, or one, and its mean is
 that of no training. Work that the GPU does meanwhile is not lost, so such steps stay where the host only waits for it.
+Where hardly any of many steps before the profiler was slow, a recorded one that is comes less often than the window has
+it, such as samples that are shown every 200 steps: it is left out, too, whatever it calls.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ FEWEST_STEPS = 8
 """With fewer steps an outlier cannot be told from the usual step."""
 FEWEST_SEEN = 2
 """Slow steps among the unprofiled ones: a single one may be anything."""
+OVERSTATED = 4
+"""By so many times a window has more of what is slow than the steps before it: then it says nothing of the training."""
 MOSTLY = 0.5
 """Of what slow steps take longer."""
 BY_WORKERS = "MultiProcessing"
@@ -44,6 +48,21 @@ def find(step: TraceTable, calls: TraceTable, loader: TraceTable) -> npt.NDArray
     usual_calls = np.bincount(made[kept]).argmax()
     slow = kept & (made == usual_calls) & (duration > FACTOR * np.median(duration[kept]))
     return slow if slow.sum() <= MOST_SHARE * kept.sum() else none
+
+
+def overstated(step: TraceTable, loader: TraceTable, clock: StepClock | None) -> npt.NDArray[np.bool_]:
+    """A mask over the rows of `step`: kept steps that are slow, where next to none of the unprofiled steps was."""
+    kept = step["kept"]
+    none = np.zeros(len(step), dtype=np.bool_)
+    lengths = np.array(clock.unprofiled_ns if clock is not None else (), dtype=np.int64)
+    if kept.sum() < FEWEST_STEPS or not len(lengths):
+        return none
+    duration = (step["end_ns"] - step["start_ns"]) - _waiting_for_workers(step, loader)
+    slow = kept & (duration > FACTOR * np.median(duration[kept]))
+    if slow.sum() > MOST_SHARE * kept.sum():
+        return none
+    before = max(1, (lengths > FACTOR * np.median(lengths)).sum()) / len(lengths)  # one might have been seen next
+    return slow if OVERSTATED * before <= slow.sum() / kept.sum() else none
 
 
 def told_apart(step: TraceTable, ops: TraceTable, loader: TraceTable, clock: StepClock | None) -> SlowRows | None:

@@ -41,7 +41,9 @@ def build(trace: Trace, recording: RankRecording | None = None) -> Timeline:
     step = step.with_columns(kept=step["kept"] & ~slow)
     apart = slow_steps.told_apart(step, ops, loader, recording.clock) if recording is not None else None
     step = _without(step, apart)
-    notes = _notes(ops, step, source, int(slow.sum()), apart)
+    overstated = slow_steps.overstated(step, loader, recording.clock if recording is not None else None)
+    step = step.with_columns(kept=step["kept"] & ~overstated)
+    notes = _notes(ops, step, source, (int(slow.sum()), int(overstated.sum())), apart)
     covered, complete = completeness.coverage(rows, calls, ops, step, source)
     step = step.with_columns(kept=step["kept"] & complete)
     wait = waits.find(rows, calls, ops, source)
@@ -122,7 +124,11 @@ def _several(rows: TraceRows, ops: TraceTable) -> list[str]:
     return notes
 
 
-def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int, apart: SlowRows | None) -> tuple[str, ...]:
+def _notes(
+    ops: TraceTable, step: TraceTable, source: StepSource, left_out: tuple[int, int], apart: SlowRows | None
+) -> tuple[str, ...]:
+    """`left_out`: steps that the machine made slow, and those that are slow less often than the window has it."""
+    slow, overstated = left_out
     notes: list[str] = []
     rare = len(apart.rows) if apart is not None else 0
     unlinked = int((ops["call"] < 0).sum())
@@ -136,7 +142,7 @@ def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int, apa
                 share=share,
             )
         )
-    cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow - rare
+    cut_off = int((~step["kept"] & ~step["attributed"]).sum()) - slow - overstated - rare
     if cut_off:
         notes.append(
             say(
@@ -159,6 +165,16 @@ def _notes(ops: TraceTable, step: TraceTable, source: StepSource, slow: int, apa
                 "{count} of {all} steps took more than {factor:g} x the time of the others for the same "
                 "calls, a hiccup of the machine, and were left out",
                 count=slow,
+                all=len(step),
+                factor=slow_steps.FACTOR,
+            )
+        )
+    if overstated:
+        notes.append(
+            say(
+                "{count} of {all} steps took more than {factor:g} x the time of the others, as next to none before the "
+                "recording did, and were left out: they come less often than the recording has them",
+                count=overstated,
                 all=len(step),
                 factor=slow_steps.FACTOR,
             )
