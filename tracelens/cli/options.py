@@ -158,7 +158,9 @@ script = click.option(
 )
 unsafe = click.option("--unsafe", is_flag=True, help="Also make the changes that need a look: each says why.")
 import_runtime = click.option(
-    "--import-runtime", is_flag=True, help="Import helpers from TraceLens; else they are put beside the script."
+    "--import-runtime",
+    is_flag=True,
+    help="Import helpers from TraceLens; else they are put beside the script, or into its package.",
 )
 SCHEMES = ("event-interval", "interval-sync", "event-sync", "more-streams", "full-pipeline", "pinned-copy")
 """Ids of ours, for completion only: a folder of one's own rules may have others."""
