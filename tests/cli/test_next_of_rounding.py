@@ -38,6 +38,7 @@ def test_fix_has_tried_what_recommend_has_tried() -> None:
     unfixed, both = Unfixed(False, "", "compile"), ("compile", "compile=reduce-overhead")
     assert _without_a_change(unfixed, ("run/",), both) == ("try", "run/", *both)
     assert _without_a_change(unfixed, ("run/",), ("bf16",)) == ("try", "run/", "compile")
+    assert _without_a_change(Unfixed(True, ""), ("run/",), both) == ("try", "run/", *both)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,9 @@ def test_what_no_patch_writes_is_told_by_hand_and_a_busy_gpu_is_fine() -> None:
     by_hand = choice.without_change(held_by("dataloader", "bf16", "cached-samples"), levers)
     assert (by_hand.fine, by_hand.try_next) == (False, "cached-samples")
     assert by_hand.reason == "No patch is made for Keep decoded samples. By hand: train.py:7: write cached-samples."
+    small = held_by("dataloader", "cached-samples")
+    beside = replace(small, owners=Owners(9000, (*small.owners.owners, Owner("backward", 8000))))
+    assert "By hand" not in choice.without_change(beside, levers).reason, "another owner takes nearly all of the step"
     obstacle = Declined("rare-call", Location("train.py", 7), "the loop is no `for` loop", "put it below a condition")
     declining = held_by("host_line", "gc-collect")
     place = replace(declining.levers[0], locations=(Location("train.py", 7),))

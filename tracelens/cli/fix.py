@@ -143,9 +143,8 @@ def _without_a_change(unfixed: Unfixed | None, where: Sequence[str], worth: Sequ
     if unfixed is not None and unfixed.fix_next:
         return ("fix", *where, *unfixed.fix_next)
     lever = unfixed.try_next if unfixed is not None else None
-    if lever is None:
-        return ("recommend", *where)
-    return ("try", *where, *(worth if lever in worth else (lever,)))
+    tried = worth if lever is None or lever in worth else (lever,)
+    return ("try", *where, *tried) if tried else ("recommend", *where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tracelens import chosen_patches, lever_names
 from tracelens.errors import UsageError
 from tracelens.findings import debug_settings
-from tracelens.lever_trials import LEAST_OWNER_SHARE, LeverPlan
+from tracelens.lever_trials import LeverPlan
 from tracelens.levers.definition import LeverRule, by_id
 from tracelens.messages import capital, joined, say
 from tracelens.model import Lever, LeverNumbers, Owner, Patch, PlannedDiagnosis, on_baseline
@@ -23,6 +23,8 @@ from tracelens.verify.lever_store import LeverRecord
 from tracelens.verify.lever_trial import LeverMeasurement
 
 _HARMLESS: tuple[LeverNumbers, ...] = ("same", "inside_seed_band")
+BY_HAND_SHARE = 0.2
+"""Of a step: what a person has to write is the answer to a large loss, and no answer beside a larger one."""
 MOST_TRIED = 4
 """Levers tried beside each other: each takes a numbers run and pairs, out of one budget."""
 
@@ -268,7 +270,7 @@ def _by_hand(diagnosis: PlannedDiagnosis, rules: Sequence[LeverRule]) -> tuple[O
     }
     for owner in sorted(diagnosis.owners.owners, key=lambda owner: -(owner.recoverable_ns or owner.owned_ns)):
         weight = max(owner.owned_ns, owner.recoverable_ns or 0)
-        if owner.kind not in REMOVABLE or weight < LEAST_OWNER_SHARE * diagnosis.owners.wall_ns:
+        if owner.kind not in REMOVABLE or weight < BY_HAND_SHARE * diagnosis.owners.wall_ns:
             continue
         for name in owner.remedies:
             rule = by_id(rules, name)
