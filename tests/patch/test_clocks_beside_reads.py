@@ -60,8 +60,9 @@ def lines(folder: Path, text: str) -> list[str]:
         return lambda tensor: (gpu.wait(), read(tensor))[1]  # type: ignore[operator]
 
     clocks = dict.fromkeys(("time", "perf_counter"), gpu.clock)
+    copied = waited(lambda tensor: tensor.clone())  # `type` stands for a copy that blocks
     with (
-        mock.patch.multiple(torch.Tensor, item=waited(item), tolist=waited(tolist), backward=gpu.queue),
+        mock.patch.multiple(torch.Tensor, item=waited(item), tolist=waited(tolist), backward=gpu.queue, type=copied),
         mock.patch.multiple("time", **clocks),
     ):
         outcome = run(folder, text)
@@ -211,6 +212,31 @@ def test_the_values_are_read_in_the_batch_before_as_well(condition: str, tmp_pat
     assert f"if {CONDITIONS[condition]}:" in patch.diff
     left, kept = both(tmp_path, text, patch)
     assert kept == left
+
+
+COPIED = """
+    total = 0.0
+    for i, (x, y) in enumerate(loader):
+        begin = CLOCK()
+        x = x.type()
+        data_time = CLOCK() - begin
+        STEP
+        total += loss.item()  # fires
+        if i % 5 == 4:
+            print(f"{i} {total:.4f} {data_time:.3f}")
+            total = 0.0
+"""
+
+
+@CLOCKS
+@pytest.mark.parametrize("place", ["module", "function", "method"])
+def test_a_wait_in_a_span_that_begins_a_shown_batch_is_not_that_for_all_before_it(
+    place: str, clock: str, tmp_path: Path
+) -> None:
+    text = script(placed("import time\n" + textwrap.dedent(COPIED.replace("CLOCK", clock)), place))
+    left, kept = both(tmp_path, text, patch_of(tmp_path, text))
+    assert kept == left
+    assert left[0].startswith("4 ") and left[0].endswith(" 0.000")
 
 
 OF_TIMERS = """

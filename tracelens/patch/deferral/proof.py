@@ -51,7 +51,9 @@ def unproved(deferral: Deferral) -> str:
     known = next((one for one in reasons if one.known), None)
     if known is not None:
         raise NotMovable(sentence(known, deferral.facts.source), known.at)
-    said = list(dict.fromkeys([*deferral.doubts, *(sentence(one, deferral.facts.source) for one in reasons)]))
+    told = {one: sentence(one, deferral.facts.source) for one in reasons}
+    shown = [text for one, text in told.items() if one.kind == "time"][:1]  # a person reads that number
+    said = list(dict.fromkeys([*shown, *deferral.doubts, *told.values()]))
     few = joined("; ", said[:MAX_SENTENCES])
     return (
         say("{few}, and {count} more", few=few, count=len(said) - MAX_SENTENCES) if len(said) > MAX_SENTENCES else few

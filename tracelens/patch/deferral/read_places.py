@@ -9,6 +9,7 @@ of every batch does.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -100,7 +101,8 @@ def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence
     measured = any(map(clocks.measures, places))
     showing = _showing(facts, clocks, places)
     if first is None:
-        return replace(plain, measured=measured, single=measured)
+        above = () if measured else tuple(_above_first_clock(facts, clocks, drains))
+        return replace(plain, shown=(*above, *plain.shown), measured=measured, single=measured)
     single = not facts.in_rare_branch(first)
     shown = [_place(facts, clocks, first, one) for one in (*drains, *showing)]
     if single:
@@ -108,6 +110,18 @@ def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence
         _check_single(clocks, shown, places[0])
     clock = _top(facts, first, waits[-1].statements[-1])
     return ReadPlaces(tuple(_without_parts(shown)), clock, measured, single)
+
+
+def _above_first_clock(facts: LoopFacts, clocks: ClockSpans, drains: Sequence[cst.CSTNode]) -> Iterator[ReadPlace]:
+    """Where the batches before one that shows a time of its own are read: above its first clock, since what it waits
+    for within its times, such as a copy that blocks, would be all of them. Where nobody knows there that the batch will
+    be shown, the hunk says what it may change."""
+    for drain in drains:
+        if clocks.shows_any_single(drain):
+            with contextlib.suppress(Blocked):
+                place = _place(facts, clocks, clocks.reads[0], drain)
+                if place.statement is not drain and place.tests:
+                    yield place
 
 
 def _check_single(clocks: ClockSpans, shown: Sequence[ReadPlace], place: int) -> None:

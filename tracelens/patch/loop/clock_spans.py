@@ -98,6 +98,10 @@ class ClockSpans:
         named = any(isinstance(part, cst.Name) and part.value in single for part in parts)
         return named or any(root_key(part) in timed for part in last)
 
+    def shows_any_single(self, leaf: cst.CSTNode) -> bool:
+        """The same of any span, whatever is within it."""
+        return any(self.shows_single(leaf, self.start(read) - 1) for read in self.reads)
+
     def loses(self, place: int, later: Iterable[int]) -> bool:
         """Whether a wait that goes from `place` to others, in few batches, changes a time that the loop measures."""
         _, last = self.facts.source.span(self.facts.loop)
