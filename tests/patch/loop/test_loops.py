@@ -80,7 +80,9 @@ def test_a_condition_that_holds_for_few_batches(test: str) -> None:
     assert loops.is_rare(expression(test), frozenset({"step", "batch"}))
 
 
-@pytest.mark.parametrize("test", ["limit == 5", "step < 5", 'device.type == "cuda"', "ready", "step is None"])
+@pytest.mark.parametrize(
+    "test", ["limit == 5", "step % 1 == 0", "step < 5", 'device.type == "cuda"', "ready", "step is None"]
+)
 def test_a_condition_that_may_hold_for_each_batch(test: str) -> None:
     assert not loops.is_rare(expression(test), frozenset({"step"}))
 

@@ -287,8 +287,8 @@ def is_rare(test: cst.BaseExpression, varying: frozenset[str]) -> bool:
     if _holds_mostly(test):
         return False
     for node in walk(test):
-        if isinstance(node, cst.Modulo):
-            return True
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo):
+            return not (isinstance(node.right, cst.Integer) and node.right.evaluated_value == 1)
         if isinstance(node, cst.Name) and _RARE_NAMES.search(node.value):
             return True
         if isinstance(node, cst.Comparison):
