@@ -6,31 +6,24 @@ In: a RecipeRequest, a loop and the waits recorded for its copies. Out: a Propos
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import libcst as cst
 
 from tracelens.messages import joined, say
 from tracelens.model import Stall
-from tracelens.patch.code.names import FileNames, dotted, targets, variables, walk
+from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.loop import hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import KEPT, Blocked
-from tracelens.patch.loop.sites import is_copy_to_device
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
+from tracelens.patch.recipes import items_on_gpu
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.rounding import name_of_torch
 
 PIN = "pin_memory"
 _PIN_POSITION, _WORKERS_POSITION = 7, 5
-_DEEPEST = 4
-"""Names followed one after the other, from the loader's arguments to what makes its items."""
-_MAKES_ITEMS = re.compile(
-    r"^(?P<indent>[ \t]*)def (?:__getitems?__|\w*collate\w*)\b.*?(?=^(?P=indent)\S|\Z)", re.MULTILINE | re.DOTALL
-)
-_TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\bdevice\s*=\s*(?!["']cpu|None)""")
 _ARGUMENT = "pin_memory=torch.cuda.is_available()"
 _BY_HAND = say("pass {argument}", argument=_ARGUMENT)
 
@@ -78,27 +71,9 @@ def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | Non
         return KEPT[0]
     if not name_of_torch(names):
         return say("the file does not import torch by name")
-    made_there = any(is_copy_to_device(part) for part in _made(source, call) if isinstance(part, cst.Call))
-    if made_there or any(_TO_GPU.search(found[0]) for found in _MAKES_ITEMS.finditer(source.project_text)):
+    if items_on_gpu.may_be(source, call):
         return say("a part of its items may be on the GPU already, and only memory of the host can be pinned")
     return None
-
-
-def _made(source: SourceFile, call: cst.Call) -> Iterator[cst.CSTNode]:
-    """What makes the items: the call's arguments, and what their names are assigned in this file outside of loops."""
-    waiting: list[tuple[cst.CSTNode, int]] = [(argument.value, _DEEPEST) for argument in call.args]
-    assigns = [
-        node
-        for node in walk(source.module)
-        if isinstance(node, cst.Assign) and not any(isinstance(a, cst.For) for a in source.ancestors(node))
-    ]
-    while waiting:
-        node, depth = waiting.pop()
-        yield from walk(node)
-        names = {dotted(variable) for variable in variables(node)} - {""} if depth else set()
-        for assign in assigns:
-            if any(dotted(part) in names for target in targets(assign) for part in walk(target)):
-                waiting.append((assign.value, depth - 1))
 
 
 def where_there_is_a_gpu(names: FileNames) -> str:
