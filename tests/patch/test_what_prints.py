@@ -96,7 +96,7 @@ SILENT = {
     "a text of a trace": ("import traceback", "text = traceback.format_exc()"),
     "a level": ("import logging\nlog = logging.getLogger('a')", "log.isEnabledFor(10)"),
     "weights": ("", "torch.save(model.state_dict(), 'last.pt')"),
-    "the time": ("import time", "now = time.time()"),
+    "a pause": ("import time", "time.sleep(0)"),
     "an array": ("import numpy as np", "np.savetxt('a.txt', np.zeros(2))"),
 }
 

@@ -82,12 +82,12 @@ SHOWN = {
         body="STEP\ntook = (datetime.now() - start).total_seconds()\nprint('%d %s' % (i, took), loss.item())  # later",
     ),
 }
+DECIDES = Case(
+    before="start = time.time()\nlosses = []",
+    body="STEP\nlosses.append(loss.item())  # later\nif time.time() - start > 600:\n"
+    "    torch.save(model.state_dict(), 'model.pt')\n    start = time.time()",
+)
 NOT_SHOWN = {
-    "it decides when to save": Case(
-        before="start = time.time()\nlosses = []",
-        body="STEP\nlosses.append(loss.item())  # later\nif time.time() - start > 600:\n"
-        "    torch.save(model.state_dict(), 'model.pt')\n    start = time.time()",
-    ),
     "the whole is shown at the end": Case(
         before="start = time.time()\nlosses = []",
         body="STEP\nlosses.append(loss.item())  # later",
@@ -102,6 +102,12 @@ NOT_SHOWN = {
 @pytest.mark.parametrize("how", SHOWN)
 def test_a_duration_is_followed_to_where_it_is_shown(how: str) -> None:
     answer = asked(one_file(SHOWN[how], SURROUNDINGS["function"]))
+    assert (answer.tier, {reason.kind for reason in answer.reasons}) == ("checked", {"time"}), answer
+
+
+def test_a_clock_that_decides_may_decide_at_another_batch() -> None:
+    """A checkpoint every ten minutes, or a rate by the time that has passed: no number of the training may move."""
+    answer = asked(one_file(DECIDES, SURROUNDINGS["function"]))
     assert (answer.tier, {reason.kind for reason in answer.reasons}) == ("checked", {"time"}), answer
 
 

@@ -23,7 +23,7 @@ from tracelens.patch.deferral.kept_parts import changed_later
 from tracelens.patch.deferral.read_places import ReadPlaces, read_places
 from tracelens.patch.deferral.statements import StatementCaptures
 from tracelens.patch.deferral.written_through import files_behind
-from tracelens.patch.loop import guards, heads, timing
+from tracelens.patch.loop import deciding_clocks, guards, heads, timing
 from tracelens.patch.loop.bars import Bar, moved_by_hand
 from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
@@ -122,6 +122,7 @@ def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[
     That is what the loop's own lines and the project say; those before it may be names alone.
     """
     timing.check_events(facts)
+    deciding_clocks.check(facts)
     told = Blocked(None, "", "")
     for given, wait_for_rare in ways:
         make = partial(_plan, seeds=seeds, wait_for_rare=True) if wait_for_rare else partial(_grown, seeds=seeds)

@@ -374,12 +374,15 @@ class _Judge:
         return say("the loop's iterator") if deed.at is self.loop else f"`{_text(deed.at)}`"
 
     def _of_time(self) -> Iterator[Reason]:
-        """Durations that people read, and that had the wait in them."""
+        """Durations that people read, and that had the wait in them; and what else a clock may be asked for."""
         for deed in self.staying:
-            shown = deed.effect.kind == CLOCK and deed.node in self.analysis.shown_places
-            if shown and not follows_a_wait(self.analysis, deed):
+            if deed.effect.kind != CLOCK or follows_a_wait(self.analysis, deed):
+                continue
+            if deed.node in self.analysis.shown_places:
                 text = say("a duration that is shown is measured in the loop, and the wait that goes is a part of it")
-                yield self._reason("time", CLOCKS, text, deed, known=False)
+            else:
+                text = say("what the clock is read for, a time that is written or decides, may be another")
+            yield self._reason("time", CLOCKS, text, deed, known=False)
 
 
 def _why(deed: Deed) -> str:

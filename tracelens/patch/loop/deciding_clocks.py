@@ -1,0 +1,87 @@
+"""Clocks that decide: a loop that ends, saves, prints or sets a rate by the time that has passed.
+
+In: the facts of a loop. Out: nothing; raises `Blocked` where a value of the clock reaches a condition, or what trains.
+A host that runs ahead comes there at another batch, so that nothing that waits may be taken out of such a loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import libcst as cst
+
+from tracelens.messages import say
+from tracelens.patch.code.clocks import CLOCKS, MOMENTS
+from tracelens.patch.code.names import last_name, root_key, targets, variables, walk
+from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.loops import Blocked, own_nodes
+
+_TESTS = (cst.If, cst.While, cst.IfExp, cst.Assert)
+_RATES = re.compile(r"lr|learning_rate|weight_decay|momentum")
+_BY_HAND = say("count batches instead of seconds, or read the value every N batches by hand")
+
+
+def check(facts: LoopFacts) -> None:
+    """Raise `Blocked` where the time decides what the loop does, by the text of the file."""
+    told = next(_deciding(facts), None)
+    if told is not None:
+        line = facts.source.line(told)
+        raise Blocked(told, say("the clock decides in line {line} what the loop does", line=line), _BY_HAND)
+
+
+def _deciding(facts: LoopFacts) -> Iterator[cst.CSTNode]:
+    timed = _timed(facts)
+    for node in walk(facts.loop.body):
+        if isinstance(node, _TESTS) and _tells_time(facts, node.test, timed):
+            yield node.test
+        elif isinstance(node, (cst.Assign, cst.AugAssign)) and node.value is not None:
+            rate = any(_is_rate(target) for target in targets(node))
+            if rate and _tells_time(facts, node.value, timed):
+                yield node
+    if isinstance(facts.loop, cst.While) and _tells_time(facts, facts.loop.test, timed):
+        yield facts.loop.test
+
+
+def _is_rate(target: cst.CSTNode) -> bool:
+    """`group["lr"]`, `optimizer.lr`: what the training goes on with."""
+    parts = (part for part in walk(target) if isinstance(part, (cst.Subscript, cst.Attribute)))
+    texts = (cst.Module([]).code_for_node(part) for part in parts)
+    return any(_RATES.search(text) for text in texts)
+
+
+def _timed(facts: LoopFacts) -> frozenset[str]:
+    """Names of the loop's function that hold a moment, or what is computed of one."""
+    out: set[str] = set()
+    bound = [node for node in own_nodes(facts.scope) if isinstance(node, (cst.Assign, cst.AnnAssign, cst.AugAssign))]
+    grown = True
+    while grown:
+        known = len(out)
+        for node in bound:
+            if node.value is not None and _tells_time(facts, node.value, out):
+                out |= {
+                    name for target in targets(node) if (name := root_key(target)) is not None and _is_whole(target)
+                }
+        grown = len(out) > known
+    return frozenset(out)
+
+
+def _is_whole(target: cst.CSTNode) -> bool:
+    """A name or an attribute, and no part of something that has other values, too."""
+    return not any(isinstance(part, cst.Subscript) for part in walk(target))
+
+
+def _tells_time(facts: LoopFacts, node: cst.CSTNode, timed: frozenset[str] | set[str]) -> bool:
+    if any(root_key(variable) in timed for variable in variables(node)):
+        return True
+    calls = [part for part in walk(node) if isinstance(part, cst.Call)]
+    if any(facts.names.qualified(call.func) in CLOCKS | MOMENTS for call in calls):
+        return True
+    functions = facts.names.functions
+    return any(
+        facts.names.qualified(part.func) in CLOCKS | MOMENTS
+        for call in calls
+        for function in functions.get(last_name(call.func), ())
+        for part in walk(function.body)
+        if isinstance(part, cst.Call)
+    )
