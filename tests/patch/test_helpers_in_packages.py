@@ -34,6 +34,7 @@ FORMS = {
     "beside": ("from . import other\n", "lib/train", "from . import tracelens_runtime"),
     "nothing": ("", "lib/train", "from . import tracelens_runtime"),
 }
+GUARD = "if __name__ == '__main__':\n    fit()\n"
 NOT_SHOWN = {
     "perhaps": "try:\n    from .other import x\nexcept ImportError:\n    x = 1\n",
     "in a function": "def later():\n    from . import other\n",
@@ -133,6 +134,29 @@ def test_the_started_script_finds_them_beside_it(tmp_path: Path) -> None:
     patch = of_a_run(tmp_path, script=MODULE)
     assert helper_places(patch) == ["lib/train/tracelens_runtime.py"]
     assert "import tracelens_runtime" in patched(patch)
+
+
+STARTED_FROM_ABOVE = {
+    "its imports show it": ("from common.meters import Avg\n", ""),
+    "it is imported from there": ("", "def go():\n    from tools import train\n    train.fit()\ngo()\n"),
+    "a text names it": ("", "import importlib\nimportlib.import_module('tools.train').fit()\n"),
+    "a text names its file": ("", "import runpy\nrunpy.run_path('tools/train.py')\n"),
+}
+
+
+@pytest.mark.parametrize("how", STARTED_FROM_ABOVE)
+def test_where_python_may_not_look_beside_the_file_its_helpers_are_not_proved(how: str, tmp_path: Path) -> None:
+    """`python -m tools.train`: an import that is not found would end the training before it begins."""
+    imports, main = STARTED_FROM_ABOVE[how]
+    files = {"common/meters.py": "Avg = 1\n", "tools/train.py": module(imports) + GUARD, "main.py": main}
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    patch = every_place(tmp_path, tmp_path / "tools/train.py")
+    assert {hunk.tier for hunk in patch.hunks} == {"checked"}
+    assert (
+        "whether Python looks for modules in `tools/`, where the helpers lie, is not known" in patch.hunks[0].unproved
+    )
 
 
 def test_files_of_several_places_share_one_beside_the_script(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
-"""Into which package of the project the helpers of a patched module go, and how that module imports them from there.
+"""Where the helpers of a patched file go so that it finds them, and how it imports them from there.
 
-In: a parsed file and its project. Out: a `HelperPackage`, or None: then the helpers lie beside the script. In the
-package they are found wherever the package is: from any script that imports it, and where it is installed.
+In: a parsed file and its project. Out: a `HelperPackage`, or None: then the helpers lie beside the script. In a
+package of the project they are found wherever the package is: from any script that imports it, and where it is
+installed. Else they go where the file's own imports, or those of the files that import it, show that Python looks.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import libcst as cst
 
+from tracelens.messages import say
 from tracelens.patch.code.import_roots import above_package, import_roots, is_started
 from tracelens.patch.code.names import dotted
 from tracelens.patch.code.source import SourceFile
@@ -19,7 +22,8 @@ from tracelens.patch.code.source import SourceFile
 
 @dataclass(frozen=True)
 class HelperPackage:
-    """`name`: as the module imports from it, `lib` or dots; `shown_by`: the import that cannot do without it."""
+    """`name`: as the module imports from it, `lib` or dots; empty: the folder is where Python looks for modules.
+    `shown_by`: the import that cannot do without it."""
 
     folder: Path
     name: str
@@ -27,25 +31,86 @@ class HelperPackage:
 
 
 def helper_package(source: SourceFile, before: int, started: bool) -> HelperPackage | None:
-    """The package for the helpers that are used from the line `before` on.
+    """The place for the helpers that are used from the line `before` on, where it is not beside the script.
 
-    `started`: the file may be the script. Then only relative imports say that it runs as a module: an import by the
-    package's name may find an installed copy, which has no helpers.
+    `started`: the file may be the script. Then only relative imports say that it runs as a module of its package: an
+    import by the package's name may find an installed copy, which has no helpers.
     """
-    if not _is_package(source.path.parent):
-        return None
+    own = source.path.parent
     imports = [(line, *one) for line in _lines(source, before) for one in modules_of(line)]
     relative = [(dots, line) for line, _, dots in imports if dots]
-    if relative:
+    if relative and _is_package(own):
         return _upwards(source, max(dots for dots, _ in relative), relative[0][1])
-    if started:
+    if not started and (package := _by_name(source, imports)) is not None:
+        return package
+    shown = [(root, line) for line, name, dots in imports if not dots and (root := _root(source, name)) is not None]
+    if started or any(root == own for root, _ in shown):
+        return None
+    if shown:
+        return HelperPackage(shown[0][0], "", shown[0][1])
+    return None if _may_be_started(source) else _by_importers(source)
+
+
+def _by_importers(source: SourceFile) -> HelperPackage | None:
+    """The place that those show who import a file which shows none itself."""
+    roots = import_roots(source.path, source.project)
+    if not roots or source.path.parent in roots:
+        return None
+    return _upwards(source, 1, None) if _is_package(source.path.parent) else HelperPackage(min(roots), "")
+
+
+def unsure(source: SourceFile, before: int) -> str:
+    """Why helpers beside a file may not be found: its imports show another folder in which Python looks for modules, as
+    with `python -m tools.train`, or somebody of the project starts or imports it from another one. Empty where nothing
+    speaks against it."""
+    own, project = source.path.parent, source.project
+    imports = [one for line in _lines(source, before) for one in modules_of(line)]
+    if _is_package(own) and any(dots for _, dots in imports):
+        return ""
+    shown = {root for name, dots in imports if not dots and (root := _root(source, name)) is not None}
+    if own in shown:
+        return ""
+    roots = import_roots(source.path, project)
+    imported = bool(roots) and not _may_be_started(source)
+    if ((shown or roots) and not imported) or _is_named(source):
+        return say(
+            "whether Python looks for modules in `{folder}/`, where the helpers lie, is not known", folder=own.name
+        )
+    return ""
+
+
+def _is_named(source: SourceFile) -> bool:
+    """Whether a text of the project names the file: `runpy.run_path("scripts/train.py")`."""
+    own, project = source.path.parent, source.project
+    words = (f"{own.name}.{source.path.stem}", f"{own.name}/{source.path.name}")
+    others = (node for path in project.paths if path != source.path for node in project.nodes(path))
+    texts = (node.value for node in others if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return any(word in text for text in texts for word in words)
+
+
+def _by_name(source: SourceFile, imports: list[tuple[cst.SimpleStatementLine, str, int]]) -> HelperPackage | None:
+    """The outermost package of the file, where it imports from that by its name."""
+    if not _is_package(source.path.parent):
         return None
     outer = above_package(source.path.parent)
     own = source.path.relative_to(outer).parts[0]
-    for line, name, _ in imports:
-        if name.partition(".")[0] == own and _is_there(source, name, outer):
-            return HelperPackage(outer / own, own, line)
-    return _upwards(source, 1, None) if _runs_as_a_module(source) else None
+    found = (line for line, name, _ in imports if name.partition(".")[0] == own and _is_there(source, name, outer))
+    line = next(found, None)
+    return HelperPackage(outer / own, own, line) if line is not None else None
+
+
+def _root(source: SourceFile, name: str) -> Path | None:
+    """The folder from which the project's module of that name is found."""
+    module = source.project.module(name, 0, source.path)
+    if module is None:
+        return None
+    there = module.parent if module.name == "__init__.py" else module
+    return there.parents[name.count(".")]
+
+
+def _may_be_started(source: SourceFile) -> bool:
+    tree = source.project.tree(source.path)
+    return tree is None or is_started(tree)
 
 
 def _upwards(source: SourceFile, dots: int, line: cst.SimpleStatementLine | None) -> HelperPackage | None:
@@ -57,13 +122,6 @@ def _is_there(source: SourceFile, name: str, folder: Path) -> bool:
     """Whether the project has the module of that name in this folder, and not a namesake nearer to the file."""
     there = folder.joinpath(*name.split("."))
     return source.project.module(name, 0, source.path) in (there, there / "__init__.py", there.with_suffix(".py"))
-
-
-def _runs_as_a_module(source: SourceFile) -> bool:
-    """Whether whoever imports the file names its package, and it has no code for the case that it is started."""
-    roots = import_roots(source.path, source.project)
-    tree = source.project.tree(source.path)
-    return bool(roots) and source.path.parent not in roots and tree is not None and not is_started(tree)
 
 
 def _is_package(folder: Path) -> bool:

@@ -28,7 +28,8 @@ def import_splice(
     if MODULE in source.names.imports:
         return None
     if package is not None:
-        return loop_lines.whole_line(source, _beside(source, before, package), f"from {package.name} import {MODULE}")
+        text = f"from {package.name} import {MODULE}" if package.name else f"import {MODULE}"
+        return loop_lines.whole_line(source, _beside(source, before, package), text)
     text = f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}"
     return loop_lines.whole_line(source, _line(source, before, installed), text)
 

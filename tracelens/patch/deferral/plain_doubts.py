@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tracelens.messages import say
 from tracelens.patch.code.outside import FILES, OUTPUT
 from tracelens.patch.deferral import bar_texts
+from tracelens.patch.deferral.helper_place import unsure
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
 from tracelens.patch.loop.bars import moves_bar
@@ -28,6 +29,8 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     if shows and deferral.bar is not None and deferral.bar.assumed:
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
+        if place := unsure(deferral.facts.source, deferral.facts.source.line(deferral.facts.loop)):
+            yield place
         if shows:  # an exception of the loader has closed it when what waits is read
             yield say("where an exception or a signal ends the loop, the bar keeps the text of a batch before, or none")
         return
