@@ -51,14 +51,17 @@ def find(step: TraceTable, calls: TraceTable, loader: TraceTable) -> npt.NDArray
 
 
 def overstated(step: TraceTable, loader: TraceTable, clock: StepClock | None) -> npt.NDArray[np.bool_]:
-    """A mask over the rows of `step`: kept steps that are slow, where next to none of the unprofiled steps was."""
+    """A mask over the rows of `step`: kept steps that are slow, where next to none of the unprofiled steps was. By what
+    they wait for workers they are not, and without it they are."""
     kept = step["kept"]
     none = np.zeros(len(step), dtype=np.bool_)
     lengths = np.array(clock.unprofiled_ns if clock is not None else (), dtype=np.int64)
     if kept.sum() < FEWEST_STEPS or not len(lengths):
         return none
-    duration = (step["end_ns"] - step["start_ns"]) - _waiting_for_workers(step, loader)
-    slow = kept & (duration > FACTOR * np.median(duration[kept]))
+    whole = step["end_ns"] - step["start_ns"]
+    slow = kept.copy()
+    for duration in (whole, whole - _waiting_for_workers(step, loader)):
+        slow &= duration > FACTOR * np.median(duration[kept])
     if slow.sum() > MOST_SHARE * kept.sum():
         return none
     before = max(1, (lengths > FACTOR * np.median(lengths)).sum()) / len(lengths)  # one might have been seen next

@@ -6,6 +6,8 @@ parts are made; each part is a module: threads, tables (calls and GPU work), ste
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from tracelens.messages import say
@@ -124,6 +126,24 @@ def _several(rows: TraceRows, ops: TraceTable) -> list[str]:
     return notes
 
 
+def _slow_notes(slow: int, overstated: int, steps: int) -> Iterator[str]:
+    told = {"all": steps, "factor": slow_steps.FACTOR}
+    if slow:
+        yield say(
+            "{count} of {all} steps took more than {factor:g} x the time of the others for the same "
+            "calls, a hiccup of the machine, and were left out",
+            count=slow,
+            **told,
+        )
+    if overstated:
+        yield say(
+            "{count} of {all} steps took more than {factor:g} x the time of the others, as next to none before the "
+            "recording did, and were left out: they come less often than the recording has them",
+            count=overstated,
+            **told,
+        )
+
+
 def _notes(
     ops: TraceTable, step: TraceTable, source: StepSource, left_out: tuple[int, int], apart: SlowRows | None
 ) -> tuple[str, ...]:
@@ -159,26 +179,7 @@ def _notes(
                 all=len(step),
             )
         )
-    if slow:
-        notes.append(
-            say(
-                "{count} of {all} steps took more than {factor:g} x the time of the others for the same "
-                "calls, a hiccup of the machine, and were left out",
-                count=slow,
-                all=len(step),
-                factor=slow_steps.FACTOR,
-            )
-        )
-    if overstated:
-        notes.append(
-            say(
-                "{count} of {all} steps took more than {factor:g} x the time of the others, as next to none before the "
-                "recording did, and were left out: they come less often than the recording has them",
-                count=overstated,
-                all=len(step),
-                factor=slow_steps.FACTOR,
-            )
-        )
+    notes += _slow_notes(slow, overstated, len(step))
     if source == "cycle":
         notes.append(say("steps were found by repetition in the launch sequence; the trace has no step marks"))
     if source == "none":
