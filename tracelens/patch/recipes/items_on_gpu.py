@@ -19,7 +19,9 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 
 _TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\bdevice\s*=\s*(?!["']cpu|None)""")
-_BY_DEFAULT = re.compile(r"set_default_device\(\s*(?![\"']cpu)|set_default_tensor_type\([^)\n]*cuda|\bdef\s+pin_memory\b")
+_BY_DEFAULT = re.compile(
+    r"set_default_device\(\s*(?![\"']cpu)|set_default_tensor_type\([^)\n]*cuda|\bdef\s+pin_memory\b"
+)
 """Makes what no line moves, or pins in a way of its own."""
 _MAKES_ITEMS = re.compile(r"__getitems?__|\w*collate\w*")
 _OF_ANYBODY = words(
