@@ -50,7 +50,7 @@ from dataclasses import replace
 right = patches.assumed
 def planted(root, script, _schemes=(), **_):
     plan = right(root, script)
-    patch = plan.patches["event-interval"]
+    patch = plan.patches["event-interval" + patches.CHECKED]
     def spoiled(old, new):
         files = tuple(replace(f, after=f.after.replace(old, new)) if f.path == script else f for f in patch.files)
         assert files != patch.files

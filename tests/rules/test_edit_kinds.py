@@ -56,6 +56,7 @@ HELPERS = {
     "carried_values",
     "every_nth",
     "host_memory",
+    "items_on_gpu",
     "kept_results",
     "memory_writes",
     "named_reads",
