@@ -126,8 +126,8 @@ def test_bugs_planted_into_the_patchers_own_patch_are_caught(project):
     reads = Edit("defer-read", interval=10, locations=(Location("train.py", line),))
     patch = recipes.make(project, path, (reads,), (), recipes.PatchOptions(lossy=False))
     assert [file.path.name for file in patch.files] == ["train.py", "tracelens_runtime.py"]
-    assert [hunk.tier for hunk in patch.hunks] == ["checked"]  # its lines hold the time, and modules stand for torch's
-    assert "what the clock is read for, a time that is written or decides, may be another" in patch.hunks[0].unproved
+    unproved = "what the clock is read for, a time that is written or decides, may be another (line 66)"
+    assert [(hunk.tier, hunk.unproved) for hunk in patch.hunks] == [("checked", unproved)]
 
     def spoiled(name, old, new):
         main, helper = patch.files
