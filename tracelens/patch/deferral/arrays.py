@@ -19,6 +19,7 @@ from tracelens.patch.deferral import value_types
 from tracelens.patch.effects.scopes import imported
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
+from tracelens.patch.loop.project_trees import definitions
 
 _NO_ARRAYS = words("torch math typing collections itertools functools random time os __future__")
 """What gives no arrays of its own."""
@@ -73,13 +74,12 @@ def _taken_apart(value: cst.BaseExpression, facts: LoopFacts) -> cst.Call | None
 
 @lru_cache(maxsize=PARSED_FILES)
 def _functions(source: SourceFile) -> _Functions:
-    """By name, the functions and methods of the files that run together."""
-    out: dict[str, tuple[ast.FunctionDef, ...]] = {}
-    for tree in source.trees.values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef):
-                out[node.name] = (*out.get(node.name, ()), node)
-    return out
+    """Of what the files that run together define, by name the functions and methods."""
+    found = {
+        name: tuple(one for one in nodes if isinstance(one, ast.FunctionDef))
+        for name, nodes in definitions(source).items()
+    }
+    return {name: functions for name, functions in found.items() if functions}
 
 
 @lru_cache(maxsize=PARSED_FILES)

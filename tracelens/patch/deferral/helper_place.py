@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import libcst as cst
@@ -17,7 +18,10 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.import_roots import above_package, import_roots, is_started
 from tracelens.patch.code.names import dotted
-from tracelens.patch.code.source import SourceFile
+from tracelens.patch.code.source import PARSED_FILES, SourceFile
+
+_Import = tuple[cst.SimpleStatementLine, str, int]
+"""A line, a module that it imports, and the dots before its name."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,13 @@ def helper_package(source: SourceFile, before: int, started: bool) -> HelperPack
     import by the package's name may find an installed copy, which has no helpers.
     """
     own = source.path.parent
-    imports = [(line, *one) for line in _lines(source, before) for one in modules_of(line)]
+    imports = _imports(source, before)
     relative = [(dots, line) for line, _, dots in imports if dots]
     if relative and _is_package(own):
         return _upwards(source, max(dots for dots, _ in relative), relative[0][1])
     if not started and (package := _by_name(source, imports)) is not None:
         return package
-    shown = [(root, line) for line, name, dots in imports if not dots and (root := _root(source, name)) is not None]
+    shown = _shown(source, imports)
     if started or any(root == own for root, _ in shown):
         return None
     if shown:
@@ -64,11 +68,9 @@ def unsure(source: SourceFile, before: int) -> str:
     with `python -m tools.train`, or somebody of the project starts or imports it from another one. Empty where nothing
     speaks against it."""
     own, project = source.path.parent, source.project
-    imports = [one for line in _lines(source, before) for one in modules_of(line)]
-    if _is_package(own) and any(dots for _, dots in imports):
-        return ""
-    shown = {root for name, dots in imports if not dots and (root := _root(source, name)) is not None}
-    if own in shown:
+    imports = _imports(source, before)
+    shown = {root for root, _ in _shown(source, imports)}
+    if own in shown or (_is_package(own) and any(dots for _, _, dots in imports)):
         return ""
     roots = import_roots(source.path, project)
     imported = bool(roots) and not _may_be_started(source)
@@ -79,16 +81,27 @@ def unsure(source: SourceFile, before: int) -> str:
     return ""
 
 
+@lru_cache(maxsize=PARSED_FILES)
 def _is_named(source: SourceFile) -> bool:
     """Whether a text of the project names the file: `runpy.run_path("scripts/train.py")`."""
     own, project = source.path.parent, source.project
     words = (f"{own.name}.{source.path.stem}", f"{own.name}/{source.path.name}")
-    others = (node for path in project.paths if path != source.path for node in project.nodes(path))
+    files = (path for path in project.having(source.path.stem) if path != source.path)
+    others = (node for path in files for node in project.nodes(path))
     texts = (node.value for node in others if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return any(word in text for text in texts for word in words)
 
 
-def _by_name(source: SourceFile, imports: list[tuple[cst.SimpleStatementLine, str, int]]) -> HelperPackage | None:
+def _imports(source: SourceFile, before: int) -> list[_Import]:
+    return [(line, *one) for line in _lines(source, before) for one in modules_of(line)]
+
+
+def _shown(source: SourceFile, imports: list[_Import]) -> list[tuple[Path, cst.SimpleStatementLine]]:
+    """The folders in which Python looks for modules, each with the import that says so."""
+    return [(root, line) for line, name, dots in imports if not dots and (root := _root(source, name)) is not None]
+
+
+def _by_name(source: SourceFile, imports: list[_Import]) -> HelperPackage | None:
     """The outermost package of the file, where it imports from that by its name."""
     if not _is_package(source.path.parent):
         return None

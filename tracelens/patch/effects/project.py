@@ -123,6 +123,10 @@ class Project:
         """All Python files below the root, as far as the bounds allow."""
         return tuple(python_files(self.root))[:MAX_FILES]
 
+    def having(self, word: str) -> Iterator[Path]:
+        """The files whose text has a word: of the others no tree is needed."""
+        return (path for path in self.paths if word in (self._text(path) or ""))
+
     @cached_property
     def complete(self) -> bool:
         """Whether no bound left out a file."""

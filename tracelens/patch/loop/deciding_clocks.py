@@ -75,13 +75,10 @@ def _tells_time(facts: LoopFacts, node: cst.CSTNode, timed: frozenset[str] | set
     if any(root_key(variable) in timed for variable in variables(node)):
         return True
     calls = [part for part in walk(node) if isinstance(part, cst.Call)]
-    if any(facts.names.qualified(call.func) in CLOCKS | MOMENTS for call in calls):
-        return True
-    functions = facts.names.functions
-    return any(
-        facts.names.qualified(part.func) in CLOCKS | MOMENTS
-        for call in calls
-        for function in functions.get(last_name(call.func), ())
-        for part in walk(function.body)
-        if isinstance(part, cst.Call)
-    )
+    functions = (one for call in calls for one in facts.names.functions.get(last_name(call.func), ()))
+    return any(_asks_clock(facts, part) for part in (node, *(function.body for function in functions)))
+
+
+def _asks_clock(facts: LoopFacts, node: cst.CSTNode) -> bool:
+    calls = (part for part in walk(node) if isinstance(part, cst.Call))
+    return any(facts.names.qualified(call.func) in CLOCKS | MOMENTS for call in calls)

@@ -15,6 +15,8 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.places import path_to
 from tracelens.patch.effects.scopes import imported
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
 
 def own_tree(source: SourceFile) -> ast.Module:
     """The tree of the file itself."""
@@ -24,6 +26,17 @@ def own_tree(source: SourceFile) -> ast.Module:
 def is_started(source: SourceFile) -> bool:
     """Whether the file is the script that was started."""
     return source.entry is None or source.entry == source.path
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def definitions(source: SourceFile) -> Mapping[str, tuple[Definition, ...]]:
+    """By name, the functions, methods and classes of the files that run together."""
+    out: dict[str, tuple[Definition, ...]] = {}
+    for tree in source.trees.values():
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                out[node.name] = (*out.get(node.name, ()), node)
+    return out
 
 
 def above(tree: ast.Module, node: ast.AST) -> Iterator[ast.AST]:

@@ -17,6 +17,7 @@ import libcst as cst
 from tracelens.patch.code.names import dotted, last_name, targets, variables, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
+from tracelens.patch.loop.project_trees import definitions
 
 _TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\bdevice\s*=\s*(?!["']cpu|None)""")
 _BY_DEFAULT = re.compile(
@@ -56,7 +57,11 @@ def may_be(source: SourceFile, call: cst.Call) -> bool:
 def _assigns(source: SourceFile) -> list[cst.Assign]:
     """Those of the file outside of loops."""
     found = (node for node in walk(source.module) if isinstance(node, cst.Assign))
-    return [node for node in found if not any(isinstance(a, cst.For) for a in source.ancestors(node))]
+    return [node for node in found if not _is_looped(source, node)]
+
+
+def _is_looped(source: SourceFile, node: cst.CSTNode) -> bool:
+    return any(isinstance(above, cst.For) for above in source.ancestors(node))
 
 
 def _values(names: set[str], assigns: list[cst.Assign]) -> Iterator[cst.BaseExpression]:
@@ -94,43 +99,28 @@ def _data(given: list[cst.BaseExpression], assigns: list[cst.Assign]) -> frozens
 def _handed(source: SourceFile, call: cst.Call, names: frozenset[str]) -> Iterator[str]:
     """The functions that are handed something of these names, or are methods of it, outside of loops."""
     for node in walk(source.module):
-        if (
-            not isinstance(node, cst.Call)
-            or node is call
-            or any(isinstance(a, cst.For) for a in source.ancestors(node))
-        ):
+        if not isinstance(node, cst.Call) or node is call or _is_looped(source, node):
             continue
         owner = node.func.value if isinstance(node.func, cst.Attribute) else None
         if any(dotted(one.value) in names for one in node.args) or (owner is not None and dotted(owner) in names):
             yield last_name(node.func)
 
 
-@lru_cache(maxsize=PARSED_FILES)
-def _definitions(source: SourceFile) -> dict[str, tuple[ast.AST, ...]]:
-    """By name, the functions, methods and classes of the files that run together."""
-    out: dict[str, tuple[ast.AST, ...]] = {}
-    for tree in source.trees.values():
-        for node in ast.walk(tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                out[node.name] = (*out.get(node.name, ()), node)
-    return out
-
-
 def _item_makers(source: SourceFile) -> frozenset[str]:
-    return frozenset(name for name in _definitions(source) if _MAKES_ITEMS.fullmatch(name))
+    return frozenset(name for name in definitions(source) if _MAKES_ITEMS.fullmatch(name))
 
 
 @lru_cache(maxsize=PARSED_FILES)
 def _moves(source: SourceFile, wanted: frozenset[str]) -> bool:
     """Whether a function or class of these names, or one that it calls, moves anything to a device."""
-    definitions, known = _definitions(source), set(_OF_ANYBODY)
+    defined, known = definitions(source), set(_OF_ANYBODY)
     waiting = sorted(wanted)
     while waiting:
         name = waiting.pop()
         if name in known:
             continue
         known.add(name)
-        for node in definitions.get(name, ()):
+        for node in defined.get(name, ()):
             if _TO_GPU.search(ast.unparse(node)):
                 return True
             calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
