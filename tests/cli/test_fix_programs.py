@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.programs, pytest.mark.slow]
 SCRIPT = f"""{PRELUDE}
 import gc
 
-ROWS = [[number, [number]] for number in range(40_000)]  # what the loop below asks for garbage: most of a step
+ROWS = [[number, [number]] for number in range(100_000)]  # what the loop below asks for garbage: most of a step
 
 def main():
     torch.manual_seed(0)

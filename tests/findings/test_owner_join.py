@@ -13,6 +13,7 @@ from tracelens.findings.owners.join import (
     StepLines,
     StepOperations,
     carry,
+    laid_over,
     matching_pieces,
 )
 
@@ -167,3 +168,17 @@ def test_pieces_of_equal_steps_match_one_by_one() -> None:
     assert matching_pieces("abc", "abc").tolist() == [0, 1, 2, 3, 4, 5, 6]
     assert matching_pieces("", "").tolist() == [0]
     assert matching_pieces("ab", "b").tolist() == [-1, -1, -1, 1, 2]
+
+
+def spans(*rows: tuple[int, int, int]) -> HostSpans:
+    """Rows of (start, end, path)."""
+    return HostSpans(*np.array(rows, dtype=np.int64).reshape(-1, 3).T)
+
+
+def test_what_is_known_of_a_stretch_goes_before_what_was_carried_over() -> None:
+    """Two steps, 0 to 100 and 150 to 200; line 7 is known from 30 to 70, and from 90 to 160, which holds no step."""
+    over = laid_over(spans((0, 50, 1), (50, 100, 2), (150, 200, 3)), spans((30, 70, 7), (90, 160, 7)))
+    assert list(zip(over.starts.tolist(), over.ends.tolist(), over.paths.tolist(), strict=True)) == [
+        (0, 30, 1), (30, 50, 7), (50, 70, 7), (70, 90, 2), (90, 100, 7), (150, 160, 7), (160, 200, 3),
+    ]  # fmt: skip
+    assert laid_over(over, spans()) is over

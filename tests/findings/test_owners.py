@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.builders import Machine
-from tests.support.clocked_loops import ClockedLoop
+from tests.support.clocked_loops import ATTRIBUTED, ClockedLoop
 from tests.support.places import TRACES
 from tracelens.findings import breakdown, stalls
 from tracelens.findings.owners import attribute, with_callees
@@ -94,6 +94,24 @@ def test_the_collector_is_named_where_it_runs() -> None:
     assert owner.callee == "garbage collection (generation 2)"
     assert owner.locations[0] == Location("train.py", 11, "main")
     assert owner.owned_ns / 1000 == pytest.approx(4000, abs=30)
+
+
+def test_a_collection_is_at_its_own_line_whatever_the_shares_of_the_attributed_steps_say() -> None:
+    """Line 10 takes 500 µs behind its launch, and with the clock 9000: two thirds of the piece, and the collector runs
+    in the middle of it."""
+
+    def body(loop: ClockedLoop, number: int) -> None:
+        loop.at(10).launch("gemm", 10)
+        loop.machine.host(9000 if number in ATTRIBUTED else 500)
+        loop.at(11)
+        loop.collect(4000)
+        loop.at(12).launch("relu", 10)
+
+    owners = ClockedLoop().run(body)
+    assert us(owners, "host_line", 11) == pytest.approx(4000, abs=350)  # with what the shares give it of the rest
+    assert us(owners, "host_line", 10) == pytest.approx(500, abs=350)
+    (collected,) = (owner for owner in owners.owners if owner.callee == "garbage collection (generation 2)")
+    assert collected.locations[0] == Location("train.py", 11, "main")
 
 
 def test_without_the_clock_the_kinds_stay_and_the_reason_is_given() -> None:

@@ -345,6 +345,8 @@ def test_a_loss_in_words(loss: Loss, headline: str, sentence: str) -> None:
 
 
 def test_a_headline_keeps_to_sixty_characters() -> None:
+    automatic = Owner("host_line", MS, (Location("a.py", 1),), "garbage collection (generation 2)")
+    assert loss_text.headline(Loss(automatic), PERIOD) == "Garbage collection takes 0.9 ms of every 151 ms step"
     long = Owner("host_line", MS, (Location("a.py", 1),), "library.with_a_long.name_of_a_function_that_does_it_all")
     assert loss_text.headline(Loss(replace(long, recoverable_ns=MS)), PERIOD) == (
         "A line of Python takes 0.9 ms of every 151 ms step"

@@ -238,7 +238,8 @@ def names(owner: Owner) -> Sequence[str]:
     if owner.callee is None:
         at_a_line = owner.locations and owner.reason is None
         return (_LINE if at_a_line else say("Python between the launches"), say("Python"))
-    return (_called(owner), _called(owner).rpartition(".")[2], _LINE)
+    called = _called(owner)
+    return (called, called.rpartition(".")[2], called.partition(" (")[0], _LINE)
 
 
 def _called(owner: Owner) -> str:
@@ -287,6 +288,7 @@ def _capital(text: str) -> str:
         "launching",
         "communication",
         "copies",
+        "garbage ",
         *(f"{number} " for number in _NUMBERS),
     )
     return capital(text) if text.startswith(words) else text

@@ -23,6 +23,7 @@ from tracelens.findings.owners.join import (
     StepLines,
     StepOperations,
     carry,
+    laid_over,
 )
 from tracelens.findings.owners.operations import HostOperations
 from tracelens.messages import say
@@ -76,6 +77,7 @@ def collect(
     places = [tuple(map(log.location, reversed(path))) for path in numbers]
     samples = _samples(timeline, recording, places) if recording else NO_SAMPLES
     spans = _joined([carry(step, attributed, samples) for step in clean])
+    spans = _with_collections(spans, timeline, recording, places) if recording else spans
     return HostLines(spans, tuple(places), NOT_ALIKE, _repeated([lines for _, lines in attributed], len(places)))
 
 
@@ -128,6 +130,24 @@ def _samples(timeline: Timeline, recording: RankRecording, places: list[tuple[Lo
         rows.append((sample.unix_ns - zero, line))
     columns = np.array(rows, dtype=np.int64).reshape(-1, 2).T
     return LineSamples(columns[0], columns[1], np.array(line_of, dtype=np.int64), np.array(path_of, dtype=np.int64))
+
+
+def _with_collections(
+    spans: HostSpans, timeline: Timeline, recording: RankRecording, places: list[tuple[Location, ...]]
+) -> HostSpans:
+    """Where Python collected garbage the recording has the line itself; what is carried over knows it by its share."""
+    zero = timeline.trace.base_unix_ns or 0
+    known = {(path[0].path, path[0].line): number for number, path in reversed(list(enumerate(places))) if path}
+    rows = []
+    for each in sorted(recording.collections, key=lambda each: each.start_unix_ns):
+        if each.thread != timeline.main_thread or each.location is None:
+            continue
+        number = known.setdefault((each.location.path, each.location.line), len(places))
+        if number == len(places):
+            places.append((each.location,))
+        rows.append((each.start_unix_ns - zero, each.end_unix_ns - zero, number))
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+    return laid_over(spans, HostSpans(columns[0], columns[1], columns[2]))
 
 
 def _attributed(

@@ -112,6 +112,21 @@ def carry(
     return _ordered(parts)
 
 
+def laid_over(spans: HostSpans, known: HostSpans) -> HostSpans:
+    """The same spans with the paths of `known`, spans in order, where they meet."""
+    if not len(known.paths) or not len(spans.paths):
+        return spans
+    cuts = np.unique(np.concatenate((known.starts, known.ends)))
+    around = np.maximum(np.searchsorted(spans.starts, cuts) - 1, 0)
+    cuts = cuts[(cuts > spans.starts[around]) & (cuts < spans.ends[around])]
+    starts, ends = (np.sort(np.concatenate((borders, cuts))) for borders in (spans.starts, spans.ends))
+    paths = spans.paths[np.searchsorted(spans.starts, starts, side="right") - 1]
+    at = np.maximum(np.searchsorted(known.starts, starts, side="right") - 1, 0)
+    return HostSpans(
+        starts, ends, np.where((known.starts[at] <= starts) & (starts < known.ends[at]), known.paths[at], paths)
+    )
+
+
 def matching_pieces(names: Sequence[str], others: Sequence[str]) -> Column:
     """For each piece of a step with the operations `names`, the same piece of a step with `others`; -1 for none."""
     anchor = _matching_operations(names, others)
