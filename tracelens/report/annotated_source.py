@@ -152,10 +152,6 @@ def _behind(rows: Sequence[EditRow], place: int) -> int:
     return max(before.line, rows[place].line) if before is not None else rows[place].line
 
 
-def _margin(text: str) -> str:
-    return text[: len(text) - len(text.lstrip())]
-
-
 def annotated_source(diagnosis: PlannedDiagnosis) -> AnnotatedSource:
     """The loop and every file that the recommended change touches; no file where no source is at hand."""
     times = line_times.line_times(diagnosis)

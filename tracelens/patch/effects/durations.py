@@ -13,8 +13,6 @@ from tracelens.patch.effects.memory import NONE, Memory, Objects
 from tracelens.patch.effects.objects import SHOWS, Container, Duration, Effect, Moment, Object, Thing
 from tracelens.patch.effects.places import position
 
-_SHIFTS = (ast.Add, ast.Sub)
-
 
 def is_timed(one: Object) -> bool:
     return isinstance(one, (Moment, Duration))
