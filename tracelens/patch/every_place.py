@@ -17,10 +17,9 @@ from tracelens.edit_kinds import EditKind, WaitGroup, definition
 from tracelens.messages import say
 from tracelens.model import Edit, FilePatch, Location, Patch, Stall
 from tracelens.patch.code.batches import batches
-from tracelens.patch.code.import_roots import import_root
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
-from tracelens.patch.effects.project import Project, parsed
+from tracelens.patch.effects.project import parsed
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
 from tracelens.patch.loop.never import never_runs
@@ -42,11 +41,7 @@ def patch_files(scripts: Iterable[Path], root: Path, intervals: Mapping[EditKind
 
     Raises `InputError` if a script cannot be read.
     """
-    project = Project(root.resolve())
-    patches = [
-        patch_script(script, root, intervals, replace(options, helper_folder=import_root(script.resolve(), project)))
-        for script in dict.fromkeys(scripts)
-    ]
+    patches = [patch_script(script, root, intervals, options) for script in dict.fromkeys(scripts)]
     files: dict[Path, FilePatch] = {}
     for patch in patches:
         files |= {file.path: _joined(files.get(file.path), file) for file in patch.files}

@@ -29,7 +29,7 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     if shows and deferral.bar is not None and deferral.bar.assumed:
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
-        if place := unsure(deferral.facts.source, deferral.facts.source.line(deferral.facts.loop)):
+        if place := unsure(deferral.facts.source):
             yield place
         if shows:  # an exception of the loader has closed it when what waits is read
             yield say("where an exception or a signal ends the loop, the bar keeps the text of a batch before, or none")

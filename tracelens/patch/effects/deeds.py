@@ -33,7 +33,10 @@ from tracelens.patch.effects.objects import (
 )
 from tracelens.patch.effects.places import Span, path_to
 
-_TEXTS_OF_TIMES = ("strftime", "ctime", "asctime", "localtime", "gmtime", "fromtimestamp")
+_TIMES_OF_DAY = (
+    *("strftime", "ctime", "asctime", "localtime", "gmtime", "fromtimestamp"),
+    *(".now", ".utcnow", ".today", ".datetime64"),
+)
 Elsewhere = tuple[tuple[Path, Span], ...]
 
 
@@ -230,12 +233,12 @@ def comes_again(condition: ast.AST) -> bool:
     return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in ast.walk(test))
 
 
-def is_written_down(deed: Deed) -> bool:
-    """Whether a clock is read for a text: the moment that it says is that at which the text is written."""
+def is_time_of_day(deed: Deed) -> bool:
+    """Whether a clock is read for a time of day: what people read then says when it was written."""
     if isinstance(deed.unit, Callbacks):
         return False
-    around = [one for one in path_to(code_of(deed.unit), deed.node)[:-1] if isinstance(one, ast.Call)]
-    return any(ast.unparse(one.func).endswith(_TEXTS_OF_TIMES) for one in around)
+    calls = [one for one in path_to(code_of(deed.unit), deed.node) if isinstance(one, ast.Call)]
+    return any(ast.unparse(one.func).endswith(_TIMES_OF_DAY) for one in calls)
 
 
 def closed_over(one: Object) -> Iterator[Object]:

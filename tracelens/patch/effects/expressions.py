@@ -17,7 +17,6 @@ from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.items import keys_of
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SLICE, Memory, Objects
 from tracelens.patch.effects.objects import (
-    CLOCK,
     READS,
     SUSPENDS,
     WRITES,
@@ -247,8 +246,6 @@ class Expressions:
             texts |= self._run(implicit.asked_for_keys(right, self.memory), implicit.PASS, node)
             out |= durations.timed(right | texts, self.memory)
         out |= durations.computed(left, operator, right, node, self.memory)
-        if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
-            self.memory.effect(self.unit, node, Effect(CLOCK))
         held = [one for one in both if isinstance(one, Container) and operator is not ast.Mod]  # a text holds nothing
         out |= self._holding(node, self.dispatch.passes(held, here)) if held else NONE
         if any(isinstance(one, (Thing, Name)) for one in both):

@@ -126,7 +126,10 @@ class FileEffects:
             )
         answer = judge(analysis, question, self.started or self.path)
         answer = _with(_supposed(answer) if analysis.memory.limits.coarse else answer, hidden)
-        return answer if answer.reasons else _with(answer, self._unusual(analysis))
+        unusual = () if answer.reasons else self._unusual(analysis)
+        if unusual and answer.seen_after_exceptions is None:  # a queue may lead to a thread that shows what comes
+            answer = replace(answer, seen_after_exceptions="results")
+        return _with(answer, unusual)
 
     def place(self, text: str, place: Span) -> Span:
         """Where in the text that is asked about here that is which stands at a place of another text with the same

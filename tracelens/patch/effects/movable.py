@@ -17,7 +17,7 @@ from tracelens.patch.effects import at_once, names, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import COUNT, FLUSHED
-from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_of_an_error, is_written_down
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_of_an_error, is_time_of_day
 from tracelens.patch.effects.dispatch import STATE, TEXT
 from tracelens.patch.effects.file_lines import shown_text
 from tracelens.patch.effects.identity import Identities
@@ -69,6 +69,7 @@ from tracelens.patch.effects.reasons import (
     not_known,
 )
 from tracelens.patch.effects.same_file import WrittenFiles
+from tracelens.patch.effects.stamps import is_stamp
 from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, is_of_its_own, maps
 from tracelens.patch.effects.touched import Touched
 
@@ -282,8 +283,9 @@ class _Judge:
 
     def _is_of_the_line(self, deed: Deed) -> bool:
         """Whether a moment only stands on a line: it is that of the line."""
-        timed = deed.node in self.analysis.timed_places
-        return not timed and (deed.unit is self.unit or is_written_down(deed))
+        if deed.node in self.analysis.timed_places:
+            return False
+        return is_stamp(self.analysis, deed) if is_time_of_day(deed) else deed.unit is self.unit
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
@@ -378,8 +380,10 @@ class _Judge:
         for deed in self.staying:
             if deed.effect.kind != CLOCK or follows_a_wait(self.analysis, deed):
                 continue
+            if deed.node not in self.analysis.timed_places and is_stamp(self.analysis, deed):
+                continue
             if deed.node in self.analysis.shown_places:
-                text = say("a duration that is shown is measured in the loop, and the wait that goes is a part of it")
+                text = say("a duration that is shown or decides is measured in the loop, and the wait is a part of it")
             else:
                 text = say("what the clock is read for, a time that is written or decides, may be another")
             yield self._reason("time", CLOCKS, text, deed, known=False)

@@ -15,7 +15,7 @@ from functools import cached_property, partial, reduce
 
 from tracelens.patch.effects import names
 from tracelens.patch.effects.analysis import Analysis
-from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_time_of_day
 from tracelens.patch.effects.holding import NumberLists, may_hold_tensors
 from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
@@ -313,7 +313,7 @@ class Reached:
                 changed |= keys if kind == WRITES else frozenset()
             elif kind in _OF_KINDS and not is_occasional(deed):
                 seen.add(_OF_KINDS[kind])
-            elif kind == COLLECTIVE or (kind == CLOCK and not is_written_down(deed)):
+            elif kind == COLLECTIVE or (kind == CLOCK and not is_time_of_day(deed)):
                 bound = kind
             draws = draws or kind == RANDOM
         return Behind(frozenset(seen), frozenset(changed), draws, bound)

@@ -323,7 +323,7 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
         raise Blocked(facts.loop, told, say("time N batches as a whole"))
     values = say("{values} read in each batch and only logged or summed", values=counted(len(members)))
     words: list[str] = [say("{values}: read {when} instead", values=values, when=_when(request, reads))]
-    if OUTPUT in chosen.state:
+    if OUTPUT in chosen.state and not chosen.unproved:
         words.append(say("the same lines are printed in the same order, later"))
     words += chosen.notes
     every = find(request.source)
