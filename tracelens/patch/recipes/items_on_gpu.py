@@ -19,9 +19,13 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import definitions
 
-_TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\bdevice\s*=\s*(?!["']cpu|None)""")
+_TO_GPU = re.compile(
+    r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\b(?:device|map_location)\s*=\s*(?!["']cpu|None)"""
+    r"""|\btorch\.load\((?!.*\bmap_location\b)"""  # to where it was saved
+)
 _BY_DEFAULT = re.compile(
     r"set_default_device\(\s*(?![\"']cpu)|set_default_tensor_type\([^)\n]*cuda|\bdef\s+pin_memory\b"
+    r"|\bwith\s+(?:\w+\.)*device\b"
 )
 """Makes what no line moves, or pins in a way of its own."""
 _MAKES_ITEMS = re.compile(r"__getitems?__|\w*collate\w*")

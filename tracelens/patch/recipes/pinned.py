@@ -14,7 +14,7 @@ from tracelens.messages import joined, say
 from tracelens.model import Stall
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop import hidden
+from tracelens.patch.loop import hidden, workers
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
@@ -25,6 +25,10 @@ from tracelens.patch.recipes.rounding import name_of_torch
 PIN = "pin_memory"
 _PIN_POSITION, _WORKERS_POSITION = 7, 5
 _ARGUMENT = "pin_memory=torch.cuda.is_available()"
+UNPROVED = say(
+    "whether a batch is nothing but tensors of the host that torch itself put together: others may be changed when they"
+    " are pinned, or cannot be"
+)
 _BY_HAND = say("pass {argument}", argument=_ARGUMENT)
 
 
@@ -45,23 +49,22 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     obstacle = _obstacle(source, names, call)
     if obstacle is not None:
         raise Blocked(call, obstacle, _BY_HAND)
-    workers = keyword(call, "num_workers", _WORKERS_POSITION)
-    none = workers is None and "num_workers" not in (hidden_names or ())
-    alone = none or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
+    count = keyword(call, "num_workers", _WORKERS_POSITION)
+    none = count is None and "num_workers" not in (hidden_names or ())
+    alone = none or (isinstance(count, cst.Integer) and count.evaluated_value == 0)
     reason = say("copies from pinned memory are faster and need not block")
     if alone:
         slow = say("without workers the pinning itself runs in the main process and can cost more than it saves")
         reason = joined("; ", [reason, slow])
-    return [
-        Proposal(
-            edit="async-copy",
-            tier="safe",
-            location=request.place(call),
-            reason=reason,
-            evidence=evidence(stalls),
-            splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
-        )
-    ]
+    proposal = Proposal(
+        edit="async-copy",
+        tier="safe",
+        location=request.place(call),
+        reason=reason,
+        evidence=evidence(stalls),
+        splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
+    )
+    return [proposal if workers.holds_plain_items(source, names, call) else proposal.as_checked(UNPROVED)]
 
 
 def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
