@@ -131,3 +131,17 @@ def test_a_time_of_day_that_only_stands_on_a_line_is_that_of_the_line(moved: boo
     kept = "" if moved else "    total += loss.item()  # fires\n"
     patch = patch_of(tmp_path, script(f"{body}{kept}    {line}\nprint(total)\n"), checked=False)
     assert [hunk.tier for hunk in patch.hunks] == ["safe"]
+
+
+def test_a_program_that_is_watched_is_a_clock(tmp_path: Path) -> None:
+    """And so is a log that begins another file at midnight: what waits goes into that of the next day."""
+    text = "import subprocess\nother = subprocess.Popen(['sleep', '600'])\n" + LOOP
+    patch = patch_of(tmp_path, script(text.format(body="    if other.poll() is not None:\n        break")))
+    assert [hunk.tier for hunk in patch.hunks] == ["checked"]
+    assert "what the clock is read for" in patch.hunks[0].unproved
+    text = "import logging\nfrom logging.handlers import HANDLER\nlog = logging.getLogger('t')\nlog.setLevel(20)\n"
+    text += "log.addHandler(HANDLER('run.log'))\n"
+    text += "for x, y in loader:\n    STEP\n    log.info('%.4f', loss.item())  # fires\n"
+    for handler, tier in (("TimedRotatingFileHandler", "checked"), ("RotatingFileHandler", "safe")):
+        patch = patch_of(tmp_path, script(text.replace("HANDLER", handler)), checked=True, lossy=False)
+        assert [hunk.tier for hunk in patch.hunks] == [tier]

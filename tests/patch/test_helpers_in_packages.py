@@ -203,9 +203,17 @@ def test_it_is_found_however_the_file_is_loaded(how: str, tmp_path: Path) -> Non
     assert (ended.returncode, ended.stdout[-4:]) == (0, "end\n"), ended.stderr
 
 
-def test_a_file_that_may_be_run_by_its_path_is_not_proved_to_find_them(tmp_path: Path) -> None:
-    """By `runpy.run_path` it is no part of a package, and Python does not look beside it."""
-    files = {"tools/train.py": module("") + GUARD, "main.py": "import runpy\nrunpy.run_path('tools/train.py')\n"}
+BY_PATH = (
+    "import runpy\nrunpy.run_path('tools/train.py')\n",
+    "import os, runpy\nrunpy.run_path(os.path.join('tools', 'train.py'))\n",
+    "import sys\nfrom importlib.util import *\nmodule_from_spec(spec_from_file_location('config', sys.argv[1]))\n",
+)
+
+
+@pytest.mark.parametrize("main", BY_PATH)
+def test_a_file_that_may_be_run_by_its_path_is_not_proved_to_find_them(main: str, tmp_path: Path) -> None:
+    """So it is no part of a package, and Python does not look beside it."""
+    files = {"tools/train.py": module("") + GUARD, "main.py": main}
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)

@@ -20,6 +20,7 @@ from tracelens.patch.code.import_roots import above_package, import_roots, is_st
 from tracelens.patch.code.names import dotted
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 
+_BY_PATH = ("run_path(", "spec_from_file_location(", "SourceFileLoader(", "exec(")
 _Import = tuple[cst.SimpleStatementLine, str, int]
 """A line, a module that it imports, and the dots before its name."""
 
@@ -63,9 +64,9 @@ def helper_place(source: SourceFile, before: int, script: Path) -> HelperPlace |
 
 
 def unsure(source: SourceFile) -> str:
-    """Why helpers beside a file may not be found: somebody of the project names the file, and may run it by its path
-    from another folder, as `runpy.run_path` does. Empty where nothing speaks against it."""
-    if not _is_named(source, "/"):
+    """Why helpers beside a file may not be found: somebody of the project may run it by its path from another folder,
+    as `runpy.run_path` does. Empty where nothing speaks against it."""
+    if not _is_named(source, "/") and not _is_loaded(source):
         return ""
     folder = source.path.parent.name
     return say("whether Python looks for modules in `{folder}/`, where the helpers lie, is not known", folder=folder)
@@ -80,6 +81,14 @@ def _is_named(source: SourceFile, joined: str) -> bool:
     others = (node for path in files for node in project.nodes(path))
     texts = (node.value for node in others if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return any(word in text for text in texts)
+
+
+@lru_cache(maxsize=PARSED_FILES)
+def _is_loaded(source: SourceFile) -> bool:
+    """Whether files of the project are run by their paths from another folder, and this may be one of them."""
+    own, project = source.path, source.project
+    loading = {path for word in _BY_PATH for path in project.having(word) if path.parent != own.parent}
+    return bool(loading) and not import_roots(own, project)
 
 
 def _imports(source: SourceFile, before: int) -> list[_Import]:

@@ -37,7 +37,7 @@ _PARTS: Mapping[str, frozenset[str]] = {
         "CRITICAL DEBUG ERROR FileHandler Formatter INFO Logger StreamHandler WARNING basicConfig critical debug "
         "disable error exception getLogger handlers info log warn warning"
     ),
-    "logging.handlers": words("RotatingFileHandler SysLogHandler TimedRotatingFileHandler WatchedFileHandler"),
+    "logging.handlers": words("RotatingFileHandler SysLogHandler WatchedFileHandler"),
     "multiprocessing": words("cpu_count freeze_support set_start_method"),
     "operator": words("add itemgetter mul sub truediv"),
     "pdb": words("set_trace"),
