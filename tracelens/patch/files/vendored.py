@@ -13,7 +13,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from tracelens.patch.code.import_roots import above_package
-from tracelens.patch.effects import syntax
 from tracelens.patch.effects.helper_file import DOCSTRING, RUNTIME
 from tracelens.patch.files.source_part import part_of
 
@@ -34,13 +33,13 @@ def calls(patched: bytes) -> frozenset[str]:
     tree = ast.parse(patched)
     out: set[str] = set()
     objects: dict[str, str] = {}
-    for node in syntax.walk(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == MODULE:
             out.add(node.attr)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = ast.unparse(node.value.func).removeprefix(f"{MODULE}.")
             objects |= {target.id: made for target in node.targets if isinstance(target, ast.Name)}
-    attributes = (node for node in syntax.walk(tree) if isinstance(node, ast.Attribute))
+    attributes = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     of_names = ((node.value.id, node.attr) for node in attributes if isinstance(node.value, ast.Name))
     return frozenset(out | {f"{objects[name]}.{method}" for name, method in of_names if objects.get(name) in out})
 
