@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.project import Project, modules_named
 
 
@@ -23,7 +24,7 @@ def is_started(tree: ast.Module) -> bool:
         isinstance(part, ast.Name) and part.id == "__name__"
         for node in tree.body
         if isinstance(node, ast.If)
-        for part in ast.walk(node.test)
+        for part in syntax.walk(node.test)
     )
 
 

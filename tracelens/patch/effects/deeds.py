@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, SHARED, Memory, Unit, is_tensor
 from tracelens.patch.effects.names import code_of, module_of, parent
@@ -230,7 +231,7 @@ def is_of_an_error(deed: Deed) -> bool:
 def comes_again(condition: ast.AST) -> bool:
     """Whether a condition counts: `if step % 50 == 0`."""
     test = getattr(condition, "test", None)
-    return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in ast.walk(test))
+    return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in syntax.walk(test))
 
 
 def is_time_of_day(deed: Deed) -> bool:

@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping
 
-from tracelens.patch.effects import durations, implicit, names
+from tracelens.patch.effects import durations, implicit, names, syntax
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.items import keys_of
@@ -323,7 +323,7 @@ class Expressions:
         return made
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Objects:
-        bound = {part.id for one in node.generators for part in ast.walk(one.target) if isinstance(part, ast.Name)}
+        bound = {part.id for one in node.generators for part in syntax.walk(one.target) if isinstance(part, ast.Name)}
         own = {name: f"{name}@{node.lineno}:{node.col_offset}" for name in bound}
         first = self.value(node.generators[0].iter)
         self._inner.append(own)
@@ -360,7 +360,7 @@ class Expressions:
 
     def _parts(self, node: ast.expr) -> Objects:
         """Whatever else an expression is: its parts are evaluated."""
-        parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+        parts = (part for part in syntax.children(node) if isinstance(part, ast.expr))
         return NONE.union(*map(self.value, parts)) or frozenset({PLAIN})
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, Scope, imported, nodes_of, scope_of
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -72,7 +73,7 @@ class FileText:
         waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, (tree,)) for tree in self.modules]
         while waiting:
             node, outer = waiting.pop()
-            for child in ast.iter_child_nodes(node):
+            for child in syntax.children(node):
                 inner = isinstance(child, (*FUNCTIONS, ast.ClassDef))
                 if inner:
                     out[child] = outer
@@ -127,7 +128,7 @@ class FileText:
             bound = [one for one in made.body if isinstance(one, (ast.Assign, ast.AnnAssign))]
             held = [one for one in bound if one.value is not None and self._holds_more(one.value)]
             aims = (aim for one in held for aim in (one.targets if isinstance(one, ast.Assign) else [one.target]))
-            own = {one.attr for one in ast.walk(made) if _is_own_store(one)}
+            own = {one.attr for one in syntax.walk(made) if _is_own_store(one)}
             out |= {aim.id for aim in aims if isinstance(aim, ast.Name)} - own
         return frozenset(out)
 
@@ -151,7 +152,7 @@ class FileText:
         """The names that imports bind, each with its file and whether it means something of the project."""
         out: list[tuple[str, ast.Module, bool]] = []
         for tree, is_own in self.modules.items():
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 names: Iterable[tuple[str, str]] = ()
                 if isinstance(node, ast.Import):
                     names = ((one.asname or one.name.partition(".")[0], one.name) for one in node.names)
@@ -233,7 +234,7 @@ class FileText:
     @cached_property
     def stored(self) -> frozenset[str]:
         """The attributes that are stored anywhere."""
-        nodes = (node for tree in self.modules for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        nodes = (node for tree in self.modules for node in syntax.walk(tree) if isinstance(node, ast.Attribute))
         return frozenset(node.attr for node in nodes if isinstance(node.ctx, ast.Store))
 
     def is_settings(self, name: str) -> bool:
@@ -242,7 +243,7 @@ class FileText:
 
     @cached_property
     def _optimizers(self) -> frozenset[str]:
-        bound = (node for tree in self.modules for node in ast.walk(tree) if isinstance(node, ast.Assign))
+        bound = (node for tree in self.modules for node in syntax.walk(tree) if isinstance(node, ast.Assign))
         made = (one for one in bound if any(getattr(part, "attr", "") == "optim" for part in chain_of(one.value)))
         return frozenset(aim.id for one in made for aim in one.targets if isinstance(aim, ast.Name))
 
@@ -278,7 +279,7 @@ class FileText:
                     yield from self.mentions(inner, code)
             return
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) or isinstance(node, ast.Lambda):
-            for child in ast.iter_child_nodes(node):
+            for child in syntax.children(node):
                 yield from self.mentions(child, code)
 
     def mentioned(self, function: FunctionNode) -> tuple[Place, ...]:
@@ -320,7 +321,7 @@ def _is_own_store(node: ast.AST) -> TypeGuard[ast.Attribute]:
 
 def stored_in_libraries(tree: ast.Module) -> Iterator[str]:
     """The full names of what a file puts in the place of a library's functions."""
-    nodes = tuple(ast.walk(tree))
+    nodes = tuple(syntax.walk(tree))
     known = dict(pair for node in nodes for pair in imported(node) if not pair[1].startswith("."))
     for node in nodes:
         root, _, rest = _put_in_place(node).partition(".")

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tracelens.messages import say
-from tracelens.patch.effects import at_once, names, tensor_work
+from tracelens.patch.effects import at_once, names, syntax, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import COUNT, FLUSHED
@@ -131,7 +131,7 @@ class _Judge:
     def _in_head(self) -> tuple[Span, ...]:
         """The generator expressions that the loop goes through: they run between two batches."""
         head = self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
-        spans = (span_of(part) for part in ast.walk(head) if isinstance(part, ast.GeneratorExp))
+        spans = (span_of(part) for part in syntax.walk(head) if isinstance(part, ast.GeneratorExp))
         return tuple(span for span in spans if span is not None)
 
     def _in_loop(self, node: ast.AST) -> bool:
@@ -172,7 +172,7 @@ class _Judge:
     def _of_the_text(self) -> Iterator[Reason]:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
-            if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
+            if any(isinstance(part, _LEAVES) for part in syntax.walk(statement)):
                 text = say("it leaves the loop, or hands control to somebody else")
                 yield Reason("known", "leaves", CODE, text, self.shown, _line(statement))
             yield from self._of_own_reads(statement)
@@ -191,7 +191,7 @@ class _Judge:
 
     def _of_own_reads(self, statement: ast.AST) -> Iterator[Reason]:
         """Reads that are a method of the project, whatever that does: no tensor can be kept in place of its object."""
-        for call in (one for one in ast.walk(statement) if isinstance(one, ast.Call)):
+        for call in (one for one in syntax.walk(statement) if isinstance(one, ast.Call)):
             if isinstance(call.func, ast.Attribute) and call.func.attr in at_once.READS:
                 owners = self.analysis.value(self.unit, call.func.value)
                 if call in self.kept.calls_of_the_project and all(isinstance(one, Instance) for one in owners):
@@ -278,7 +278,7 @@ class _Judge:
 
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
-        parts = (part for statement in self.statements for part in ast.walk(statement))
+        parts = (part for statement in self.statements for part in syntax.walk(statement))
         return node in self.kept.calls_of_the_project and any(is_of_its_own(part, node) for part in parts)
 
     def _is_of_the_line(self, deed: Deed) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 
-from tracelens.patch.effects import names
+from tracelens.patch.effects import names, syntax
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_time_of_day
 from tracelens.patch.effects.holding import NumberLists, may_hold_tensors
@@ -184,7 +184,7 @@ class Reached:
     @cached_property
     def _filled_in_loop(self) -> frozenset[Object]:
         """What stands for many tensors, of which the loop changes some in place."""
-        inside = tuple(ast.walk(self.loop))
+        inside = tuple(syntax.walk(self.loop))
         wanted = frozenset(inside)
         deeds = (deed for unit in self.units for deed in Deeds(self.memory, unit, ()).chosen_deeds(wanted.__contains__))
         found = {deed.effect.target for deed in deeds if _fills(deed.effect) and not deed.perhaps}

@@ -16,6 +16,7 @@ import libcst as cst
 
 from tracelens.patch.code.names import dotted, last_name, targets, variables, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import definitions
 
@@ -127,6 +128,6 @@ def _moves(source: SourceFile, wanted: frozenset[str]) -> bool:
         for node in defined.get(name, ()):
             if _TO_GPU.search(ast.unparse(node)):
                 return True
-            calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+            calls = (one.func for one in syntax.walk(node) if isinstance(one, ast.Call))
             waiting += [one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls]
     return False
