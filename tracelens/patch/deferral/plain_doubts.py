@@ -37,6 +37,8 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     if reads.texts:
         yield say("the bar shows a new text every {interval} batches and in the last one", interval=interval)
     last = say("of the last {interval} batches at most", interval=interval - 1)
+    if reads.below_conditions:
+        last = say("of the last {interval} times at most", interval=interval - 1)
     names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
     if reads.lost & {OUTPUT, FILES}:
         yield say("where an exception or a signal ends the loop, lines and results {last} are missing", last=last)

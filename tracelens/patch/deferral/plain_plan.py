@@ -7,6 +7,7 @@ the script runs. Nothing wraps the loop's iterator here, so what waits when an e
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -85,6 +86,15 @@ class PlainPlan:
     def proved(self) -> bool:
         """Whether nobody can tell the loop from the original."""
         return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.unchanged, self.whole))
+
+    @property
+    def below_conditions(self) -> bool:
+        """Whether some of the lists do not grow in each batch, so that N of their values are more than N batches."""
+        source, loop = self.deferral.facts.source, self.deferral.facts.loop
+        above = (
+            itertools.takewhile(lambda one: one is not loop, source.ancestors(run.statements[0])) for run in self.runs
+        )
+        return any(isinstance(one, (cst.If, cst.Try, cst.Match)) for ancestors in above for one in ancestors)
 
     @property
     def reads_every_n(self) -> bool:

@@ -363,11 +363,11 @@ def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
         return (
             say("where the results are shown, and after the loop") if reads.deferral.drains else say("after the loop")
         )
-    return (
-        say("every {interval} batches", interval=request.edit.interval)
-        if request.edit.interval > 1
-        else say("as soon as the GPU has it")
-    )
+    if request.edit.interval <= 1:
+        return say("as soon as the GPU has it")
+    if reads is not None and reads.below_conditions:
+        return say("every {interval} times", interval=request.edit.interval)
+    return say("every {interval} batches", interval=request.edit.interval)
 
 
 def counted(values: int) -> str:
