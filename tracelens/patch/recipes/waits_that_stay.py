@@ -26,7 +26,7 @@ from tracelens.patch.recipes.called_functions import is_certain
 
 BY_HAND = say("take that wait out first")
 OFTEN = 0.25
-"""Calls per step from which a read below `if step % k == 0` costs enough to be moved; k is 1 by default, or not known."""
+"""Calls per step from which a read below `if step % k == 0` costs enough to wait; k is 1 by default or not known."""
 
 
 @dataclass(frozen=True)
