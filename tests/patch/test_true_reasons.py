@@ -83,7 +83,9 @@ def test_the_reason_is_what_stands_in_the_way(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ['"%s" % (record,)', 'f"{record}"', '"{}".format(record)'])
 def test_who_keeps_a_text_has_that_of_its_batch(text: str, tmp_path: Path) -> None:
     body = "log = []\ndef report(text, value):\n    log.append((text, value))\n"
-    loop = KEPT.replace("log, record = [], Record()", "record = []").replace(".n = next(numbers)", ".append(next(numbers))")
+    loop = KEPT.replace("log, record = [], Record()", "record = []").replace(
+        ".n = next(numbers)", ".append(next(numbers))"
+    )
     written = script(body + loop.replace("TEXT", text))
     patch = patch_of(tmp_path, written, checked=True)
     assert not patch.empty
