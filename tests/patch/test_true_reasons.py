@@ -42,6 +42,22 @@ def report(text, value):
     log.append((text, value))
 """
 
+NORM = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--log-norm", action="store_true")
+args = parser.parse_args([])
+numbers = iter(range(1000))
+logs, seen = [], []
+for i, (x, y) in enumerate(loader):
+    STEP
+    seen.append(next(numbers))
+    if TEST:
+        logs.append((seen, model.weight.grad.norm().item()))
+    if len(seen) > 900:
+        break
+"""
+
 CASES = {
     "a text that a printer is handed keeps nothing of its numbers": (
         {"bar.py": BAR},
@@ -59,6 +75,21 @@ CASES = {
                          % (train_loss / (i + 1), 100. * correct / total, correct, total))
         """,
         ["right beside it", "the clock is read in line 23"],
+    ),
+    "a condition that holds in each batch or in none": (
+        {},
+        NORM.replace("TEST", "args.log_norm"),
+        ["it keeps `seen` itself"],
+    ),
+    "a condition that holds in few batches": (
+        {},
+        NORM.replace("TEST", "args.log_norm and i == 7"),
+        ["it is read only in few batches"],
+    ),
+    "a condition of which nobody says that it holds in each batch or in none": (
+        {},
+        NORM.replace("TEST", "log_norm").replace("STEP", "log_norm = next(numbers) % 7 == 3\n    STEP"),
+        ["it is read only in few batches"],
     ),
     "a text in which a function keeps the object": (
         {},

@@ -23,6 +23,7 @@ from tracelens.patch.code.source import SourceFile, Unreadable, parse
 from tracelens.patch.effects.project import Project, parsed
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
+from tracelens.patch.loop import options as option_defaults
 from tracelens.patch.loop.never import never_runs
 from tracelens.patch.loop.sites import SiteKind, find
 from tracelens.patch.recipes import PatchOptions, make
@@ -127,16 +128,24 @@ def _run_together(source: SourceFile) -> Iterator[ast.Module]:
 
 
 def _below_interval(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Whether a place stands below `if step % k == 0` in its loop."""
+    """Whether a place stands below `if step % k == 0` in its loop, and k is more than 1 where nobody says so."""
     below = node
     for ancestor in source.ancestors(node):
         if isinstance(ancestor, (cst.For, cst.While, cst.FunctionDef)):
             return False
         inside = isinstance(ancestor, cst.If) and below is ancestor.body
-        if inside and any(isinstance(part, cst.Modulo) for part in walk(cst.ensure_type(ancestor, cst.If).test)):
+        if inside and any(_leaves_out(source, part) for part in walk(cst.ensure_type(ancestor, cst.If).test)):
             return True
         below = ancestor
     return False
+
+
+def _leaves_out(source: SourceFile, node: cst.CSTNode) -> bool:
+    """Whether `step % k` leaves out batches: not `step % args.every` of an option whose default is 1."""
+    if not isinstance(node, cst.BinaryOperation) or not isinstance(node.operator, cst.Modulo):
+        return False
+    default = option_defaults.default_of(source, node.right)
+    return default is None or default.evaluated_value != 1
 
 
 def _lines(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """What stands around statements that run later: the function of the loop, and the `with` blocks within the loop.
 
-In: the facts of a loop. Out: nothing; raises `Blocked`, or notes a doubt.
+In: the facts of a loop. Out: nothing, or whether; raises `Blocked`, or notes a doubt.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tracelens.patch.effects.words import words
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, Suspected, scope_obstacles
+from tracelens.patch.loop.loops import Blocked, Suspected, is_rare, scope_obstacles
 
 _RUNS_TEXT = words("eval exec")
 """What they look at is in a text; `locals()` has every name, also one that a patch makes."""
@@ -57,3 +57,14 @@ def check_context(node: cst.With, facts: LoopFacts) -> None:
                 node, say("what `with {code}` changes is not known", code=facts.source.code(item.item)), blocked.by_hand
             ),
         )
+
+
+def constant_condition(facts: LoopFacts, node: cst.CSTNode | None) -> cst.If | None:
+    """The condition by which a statement is met in each batch or in none, as it has one value while the loop runs:
+    `if args.log_norm:`. Its name alone makes it one of few batches."""
+    below = node
+    for ancestor in facts.source.ancestors(node) if node is not None else ():
+        if isinstance(ancestor, cst.If) and below is ancestor.body and is_rare(ancestor.test, facts.varying):
+            return None if facts.varies(ancestor.test) else ancestor
+        below = ancestor
+    return None
