@@ -397,6 +397,41 @@ class Register:
         return made
 register = Register()
 """
+FOREVER = """
+class Batches:
+    def __iter__(self):
+        print("pass")
+        return iter(loader)
+    def __next__(self):
+        print("next")
+    def __len__(self):
+        print("length")
+        return 1
+batches = Batches()
+def train():
+    step = 0
+    while HEAD:
+        x, y = loader[step]
+        STEP
+        print(loss.item())  # fires
+        step += 1
+        if step > 20:
+            break
+train()
+"""
+
+
+@pytest.mark.parametrize(("head", "waits"), [("True", True), ("1", True), ("batches", False), ("len(batches)", False)])
+def test_a_loop_that_goes_through_nothing_runs_nothing_where_it_begins_a_pass(
+    head: str, waits: bool, tmp_path: Path
+) -> None:
+    text = script(FOREVER.replace("HEAD", head))
+    patch = patch_of(tmp_path, text)
+    assert patch.empty is not waits
+    if waits:
+        assert_same(tmp_path, text, patch)
+
+
 METERS = "class Meter:\n    total = 0.0\n    def update(self, value):\n        self.total += value\n"
 ITS_OWN_IMPORT = """
 def train():
