@@ -91,6 +91,35 @@ CASES = {
         NORM.replace("TEST", "log_norm").replace("STEP", "log_norm = next(numbers) % 7 == 3\n    STEP"),
         ["it is read only in few batches"],
     ),
+    "a block whose rounds fill one object each": (
+        {},
+        """
+        class Reporter:
+            total = 0.0
+            def update(self, value):
+                self.total += value
+        reporters = [Reporter(), Reporter()]
+        for i, (x, y) in enumerate(loader):
+            STEP
+            for reporter, part in zip(reporters, (loss, 2 * loss)):
+                reporter.update(part.item())
+        print([one.total for one in reporters])
+        """,
+        ["each round of the block fills another `reporter`"],
+    ),
+    "a block that looks at the values": (
+        {},
+        """
+        sums = {"a": 0.0}
+        for i, (x, y) in enumerate(loader):
+            STEP
+            logs = {"a": loss.item()}
+            for k, v in logs.items():
+                sums[k] += v
+        print(sums)
+        """,
+        ["the value is used by the head of a block"],
+    ),
     "a text in which a function keeps the object": (
         {},
         KEEPS + KEPT.replace("TEXT", '"%s" % (keep(record).n,)'),

@@ -364,7 +364,7 @@ class _Planner:
         if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
             return DECIDES
         if isinstance(node, (cst.For, cst.With)):
-            return say("the value is used by the head of a block"), say("read it every N batches")
+            return around.why_block_stays(self.facts, node, self.members)
         if (loud := self._loud(node)) is not None:
             why = say(
                 "`{loud}(…)` writes lines or files itself, which keep their place among those that would wait",
