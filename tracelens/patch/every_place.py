@@ -22,6 +22,7 @@ from tracelens.patch.code.source import SourceFile, Unreadable, parse
 from tracelens.patch.effects.project import parsed
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
+from tracelens.patch.loop import options as option_defaults
 from tracelens.patch.loop.never import never_runs
 from tracelens.patch.loop.sites import SiteKind, find
 from tracelens.patch.recipes import PatchOptions, make
@@ -29,7 +30,7 @@ from tracelens.patch.recipes import PatchOptions, make
 NOT_RECORDED = say("nothing was recorded: what it costs is not known")
 ONE_PER_STEP = 1.0
 SELDOM = 0.1
-"""Calls per step of a place below `if step % k == 0` where k is not a number there: most often it is 10 or more."""
+"""Calls per step of a place below `if step % k == 0` where nobody says what k is: most often it is 10 or more."""
 DEPTH = 1
 WORKERS = 16
 """More than any script asks for, so that each loader is a place for more of them."""
@@ -131,7 +132,8 @@ def _share(source: SourceFile, node: cst.CSTNode) -> float:
             divided = [part for part in walk(ancestor.test) if _is_remainder(part)]
             if divided:
                 by = cst.ensure_type(divided[0], cst.BinaryOperation).right
-                return 1 / max(by.evaluated_value, 1) if isinstance(by, cst.Integer) else SELDOM
+                known = by if isinstance(by, cst.Integer) else option_defaults.default_of(source, by)
+                return SELDOM if known is None else 1 / max(known.evaluated_value, 1)
         below = ancestor
     return ONE_PER_STEP
 

@@ -121,7 +121,7 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     """The plan without a helper, where one is enough."""
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
-    special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral)
+    special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral) or bool(deferral.places.behind)
     of_torch = any(full.partition(".")[0] == "torch" for full in facts.names.imports.values())
     if special or not of_torch or _may_be_caught(facts, deferral):
         return None

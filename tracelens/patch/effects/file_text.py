@@ -13,7 +13,17 @@ from typing import NamedTuple, TypeGuard
 
 from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, Scope, imported, nodes_of, scope_of
+from tracelens.patch.effects.scopes import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    Code,
+    Scope,
+    bound_by,
+    imported,
+    nodes_of,
+    parameters,
+    scope_of,
+)
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -23,6 +33,7 @@ SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAG
 receives them seldom changes them."""
 
 
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)
 _MAKES_CONTAINER = words("list dict set defaultdict deque Counter OrderedDict")
 
@@ -63,6 +74,7 @@ class FileText:
         self.modules = {tree: is_own, **dict(others)}
         self._scopes: dict[ast.AST, Scope] = {}
         self._mentioned: dict[FunctionNode, tuple[Place, ...]] = {}
+        self._imported: dict[ast.AST, frozenset[str]] = {}
 
     # ---------------------------------------------------------------------------------------------------- what there is
 
@@ -256,9 +268,22 @@ class FileText:
             scope = self.scope(one)
             if name in scope.module:
                 return self._homes.get(name, self.module(code))
-            if name in scope.own and not isinstance(one, ast.Module):
+            if name in scope.own and not isinstance(one, ast.Module) and name not in self._modules_in(one):
                 return one
         return self._homes.get(name)
+
+    def _modules_in(self, code: ast.AST) -> frozenset[str]:
+        """The names that a function's imports alone bind: they mean what they would mean above it. One that gives a
+        variable of a file another name is none of them."""
+        if code not in self._imported:
+            assert isinstance(code, Code)
+            nodes, all_nodes = tuple(nodes_of(code)), ast.walk(code)
+            found = {name: full.rpartition(".")[2] for node in nodes for name, full in imported(node)}
+            others = {one for node in all_nodes if isinstance(node, ast.Nonlocal) for one in node.names}
+            others |= {one for node in nodes if not isinstance(node, _IMPORTS) for one in bound_by(node)}
+            others |= {name for name, last in found.items() if name != last and last in self._homes}
+            self._imported[code] = frozenset(found.keys() - others - set(parameters(code)))
+        return self._imported[code]
 
     def is_named(self, place: Place, code: ast.AST) -> bool:
         """Whether a variable has a name in a function; of others than its own object, without an attribute."""

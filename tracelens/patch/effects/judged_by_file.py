@@ -230,8 +230,11 @@ class FileJudge:
 
     @property
     def _counts(self) -> bool:
-        """Whether the loop goes through numbers: nothing of the project runs where it takes the next one."""
+        """Whether the loop goes through numbers, or through nothing (`while True:`): nothing of the project runs where
+        it takes the next one."""
         head = self._head
+        if isinstance(head, ast.Constant):
+            return isinstance(self.loop, ast.While)
         named = isinstance(head, ast.Call) and isinstance(head.func, ast.Name) and head.func.id == "range"
         return named and "range" not in {*self.text.functions, *self.text.classes}
 

@@ -344,7 +344,15 @@ class Reached:
     def _keys_of(self, one: Object) -> Iterable[str]:
         if one in self._receivers:
             return ("self",)
-        return self._names.get(one) or ((f"<{one.number}>",) if _can_change(one) else ())
+        known = self._names.get(one, set())
+        told = {key for key in known if key in self._mentioned or key.startswith("self.")}
+        return told or known or ((f"<{one.number}>",) if _can_change(one) else ())
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        """The variables of the loop. What has one is known by it alone: `for meter in meters:` behind the loop would
+        make one of all of them."""
+        return frozenset(node.id for node in ast.walk(self.loop) if isinstance(node, ast.Name))
 
 
 def _fills(effect: Effect) -> bool:

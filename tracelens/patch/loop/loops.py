@@ -25,6 +25,7 @@ _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
 """Methods of the helpers in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = say("return the tensor, and take its number where it is logged, every N batches")
+FEW_BATCHES = say("it is read only in few batches"), say("nothing to do: it costs little")
 KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
 DECIDES = (
     say("the value decides what the same batch does next"),

@@ -23,6 +23,7 @@ from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
     DECIDES,
+    FEW_BATCHES,
     SIDE_STREAMS,
     Blocked,
     Loop,
@@ -56,7 +57,6 @@ SEVERAL = 1.5
 SEEN_BY_NAME = say("whether anything finds the value by its name, or catches the error of its read")
 """What moves a read to where its name is used, or gives the number another name, does not ask the whole project."""
 KEPT_VALUES = (say("only the first read of a list of values waits"), say("nothing to do: the others cost little"))
-FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it costs little"))
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
