@@ -150,3 +150,11 @@ def test_who_keeps_a_text_has_that_of_its_batch(text: str, tmp_path: Path) -> No
     patch = patch_of(tmp_path, written, checked=True)
     assert not patch.empty
     assert_same(tmp_path, written, patch)
+
+
+def test_what_a_for_goes_through_decides_nothing(tmp_path: Path) -> None:
+    """A matrix that is filled item by item needs the values, but the batch goes on as it would."""
+    counted = "    for one in y.tolist():  # fires\n        table[one % 4] += 1\n"
+    text = script(f"table = [0] * 4\nfor x, y in loader:\n    STEP\n{counted}")
+    (declined,) = patch_of(tmp_path, text).declined
+    assert declined.obstacle == "the value is used by the head of a block"

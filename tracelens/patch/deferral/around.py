@@ -15,7 +15,7 @@ from tracelens.patch.effects.words import words
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, Suspected, is_rare, scope_obstacles
+from tracelens.patch.loop.loops import OF_A_HEAD, Blocked, Suspected, is_rare, scope_obstacles
 
 _RUNS_TEXT = words("eval exec")
 """What they look at is in a text; `locals()` has every name, also one that a patch makes."""
@@ -81,4 +81,4 @@ def why_block_stays(facts: LoopFacts, node: cst.For | cst.With, members: Collect
     if isinstance(node, cst.For) and (filled := sorted(changed & rebound(node))):
         told = say("each round of the block fills another `{name}`", name=filled[0])
         return told, say("write a statement for each of them, or read the values every N batches")
-    return say("the value is used by the head of a block"), say("read it every N batches")
+    return OF_A_HEAD

@@ -32,6 +32,8 @@ DECIDES = (
     say("keep the check, or make it every N batches on a tensor kept on the GPU"),
 )
 """Obstacle and what to do by hand, for a value that a condition looks at."""
+OF_A_HEAD = say("the value is used by the head of a block"), say("read it every N batches")
+"""The same for the values that a `for` goes through, or a `with` is made of."""
 FIRST_BATCHES = 10
 """`step > n` up to this n is taken for all batches but the first ones."""
 REMEMBERED = 64 * PARSED_FILES

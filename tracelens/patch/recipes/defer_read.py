@@ -24,6 +24,7 @@ from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
     DECIDES,
     FEW_BATCHES,
+    OF_A_HEAD,
     SIDE_STREAMS,
     Blocked,
     Loop,
@@ -242,7 +243,7 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
     if isinstance(site.statement, cst.Return):
         raise Blocked(None, say("the value is returned"), say("return the tensor and read it where it is logged"))
     if not isinstance(site.statement, cst.BaseSmallStatement):
-        raise Blocked(None, *DECIDES)
+        raise Blocked(None, *(DECIDES if isinstance(site.statement, (cst.If, cst.While)) else OF_A_HEAD))
     if waits_that_stay.is_of_kept_values(facts_of(request.source, loop), site):
         raise Blocked(None, *KEPT_VALUES)
     return loop
