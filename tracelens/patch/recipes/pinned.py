@@ -14,7 +14,7 @@ from tracelens.messages import joined, say
 from tracelens.model import Stall
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop import hidden
+from tracelens.patch.loop import cuda_asked, hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
@@ -52,16 +52,16 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     if alone:
         slow = say("without workers the pinning itself runs in the main process and can cost more than it saves")
         reason = joined("; ", [reason, slow])
-    return [
-        Proposal(
-            edit="async-copy",
-            tier="safe",
-            location=request.place(call),
-            reason=reason,
-            evidence=evidence(stalls),
-            splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
-        )
-    ]
+    proposal = Proposal(
+        edit="async-copy",
+        tier="safe",
+        location=request.place(call),
+        reason=reason,
+        evidence=evidence(stalls),
+        splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
+    )
+    early = cuda_asked.doubt(source, call)
+    return [proposal.as_checked(early) if early else proposal]
 
 
 def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
