@@ -11,14 +11,14 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.source import Splice
-from tracelens.patch.loop import cuda_asked, workers
+from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes import batch_writes
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import Loading, condition_of_workers, of_each_loader
-from tracelens.patch.recipes.pinned import PIN, where_there_is_a_gpu
-from tracelens.patch.recipes.rounding import name_of_torch
+from tracelens.patch.recipes.pinned import PIN, where_there_is_a_gpu, with_doubts
 
 AHEAD, PINNED = "prefetch_factor", PIN
 _AHEAD_POSITION, _PINNED_POSITION = 99, 7
@@ -79,9 +79,8 @@ def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
             say("{pinned} comes from `{code}`", pinned=PINNED, code=source.code(given)),
             say("set it to True where there is a GPU"),
         )
-    proposal = _proposed(request, loading, splice, (PINNING, UNPROVED_PINNING))
-    early = cuda_asked.doubt(source, call) if name_of_torch(request.names) else ""
-    return proposal.as_checked(early) if early else proposal
+    batch_writes.check(source, call)
+    return with_doubts(_proposed(request, loading, splice, (PINNING, UNPROVED_PINNING)), request, call)
 
 
 def _proposed(request: RecipeRequest, loading: Loading, splice: Splice, words: tuple[str, str]) -> Proposal:

@@ -18,7 +18,7 @@ from tracelens.patch.loop import cuda_asked, hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
-from tracelens.patch.recipes import items_on_gpu
+from tracelens.patch.recipes import batch_writes, items_on_gpu
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.rounding import name_of_torch
 
@@ -45,6 +45,7 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     obstacle = _obstacle(source, names, call)
     if obstacle is not None:
         raise Blocked(call, obstacle, _BY_HAND)
+    batch_writes.check(source, call)
     workers = keyword(call, "num_workers", _WORKERS_POSITION)
     none = workers is None and "num_workers" not in (hidden_names or ())
     alone = none or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
@@ -60,8 +61,15 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
         evidence=evidence(stalls),
         splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
     )
-    early = cuda_asked.doubt(source, call)
-    return [proposal.as_checked(early) if early else proposal]
+    return [with_doubts(proposal, request, call)]
+
+
+def with_doubts(proposal: Proposal, request: RecipeRequest, call: cst.Call) -> Proposal:
+    """The proposal to pin what a loader gives, with what is not known of that."""
+    early = cuda_asked.doubt(request.source, call) if name_of_torch(request.names) else ""
+    for unproved in filter(None, (early, batch_writes.doubt(request.source, call))):
+        proposal = proposal.as_checked(unproved)
+    return proposal
 
 
 def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:
