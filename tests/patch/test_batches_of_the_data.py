@@ -101,9 +101,13 @@ def test_what_another_loop_writes(tmp_path: Path) -> None:
     assert not pins(patched(tmp_path, "batch_size=None", after=after))
 
 
-def test_what_a_function_of_another_file_may_write(tmp_path: Path) -> None:
-    patch = patched(tmp_path, "batch_size=None", after="note(mean, out.detach().cpu())")
-    assert pins(patch) == ["checked"]
+@pytest.mark.parametrize(
+    ("given", "tier"),
+    [("mean", "checked"), ("[mean[:4]]", "checked"), ("mean.to(device)", "safe"), ("mean.shape", "safe")],
+)
+def test_what_a_function_of_another_file_may_write(given: str, tier: str, tmp_path: Path) -> None:
+    patch = patched(tmp_path, "batch_size=None", after=f"note({given}, out.detach().cpu())")
+    assert pins(patch) == [tier]
 
 
 @pytest.mark.parametrize("after", ["pass", "out.mul_(2)", "print(mean.mean())", "x = x.to(device)\n    x.mul_(2)"])
