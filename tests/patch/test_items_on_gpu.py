@@ -121,7 +121,16 @@ PLAIN = {
         "DataLoader(MNIST('x'), 8, collate_fn=tuple)",
         "checked",
     ),
-    "a class of the project's": ("from data import Items", "DataLoader(Items(), 8)", "checked"),
+    "a class of the project's": ("from data import Items", "DataLoader(Items(), 8)", "safe"),
+    "one that is made of what is not known": (
+        "from data import Items\ndef fit(x):\n    return DataLoader(Items(x), 8)",
+        "fit(torch.ones(8, 4))",
+        "checked",
+    ),
+    "one that is filled": ("from data import Items", "DataLoader(data := Items(), 8)\ndata.push(1)", "checked"),
+    "one that returns an object": ("from data import Items, Pair", "DataLoader(Pair(), 8)", "checked"),
+    "one without batches": ("from data import Items", "DataLoader(Items(), batch_size=None)", "checked"),
+    "hidden arguments": ("from data import Items", "DataLoader(Items(), **{'batch_size': 8})", "checked"),
     "a list": ("", "DataLoader(list(zip(torch.ones(8, 4), torch.ones(8, 2))), 8)", "checked"),
 }
 
@@ -130,7 +139,8 @@ PLAIN = {
 def test_what_torch_puts_together_of_its_own_data_sets_is_proved(what: str, tmp_path: Path) -> None:
     """Other batches may have objects that lose something, or are something else, when they are pinned."""
     imports, made, tier = PLAIN[what]
-    patch = patched(tmp_path, imports, f"loader = {made}", SET.format(more="", moved="") + ITEM)
+    own = "class Pair(Items):\n    def __getitem__(self, i):\n        return self\n"
+    patch = patched(tmp_path, imports, f"loader = {made}", SET.format(more=", *more", moved="") + ITEM + own)
     (hunk,) = (hunk for hunk in patch.hunks if "pinned" in hunk.reason)
     assert hunk.tier == tier
     assert ("others may be changed when they are pinned" in hunk.unproved) == (tier == "checked")

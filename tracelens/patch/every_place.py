@@ -114,12 +114,9 @@ def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[
 
 
 def _run_together(source: SourceFile) -> Iterator[ast.Module]:
-    """The other files of the project that run when this one does: what imports it, and all that these import."""
-    project = source.project
-    importers = project.importers(source.path)
-    for path in dict.fromkeys((*importers, *project.imported(source.path, *importers))):
-        if path != source.path and (tree := project.tree(path)) is not None:
-            yield tree
+    """The other files of the project that run when this one does."""
+    trees = map(source.project.tree, source.project.around(source.path))
+    return (tree for tree in trees if tree is not None)
 
 
 def _share(source: SourceFile, node: cst.CSTNode) -> float:

@@ -126,6 +126,12 @@ class Project:
                     waiting.append(other)
         return tuple(out)
 
+    def around(self, path: Path, *started: Path) -> tuple[Path, ...]:
+        """The other files that can run when this one does: what imports it, and all that these and it import."""
+        importers = self.importers(path)
+        near = dict.fromkeys((*importers, *started, *self.imported(path, *started, *importers)))
+        return tuple(one for one in near if one != path)
+
     @cached_property
     def paths(self) -> tuple[Path, ...]:
         """All Python files below the root, as far as the bounds allow."""

@@ -56,7 +56,7 @@ def dotted(node: ast.AST | None) -> str:
 
 
 @lru_cache(maxsize=PARSED_FILES)
-def _imports(tree: ast.Module) -> Mapping[str, str]:
+def imports(tree: ast.Module) -> Mapping[str, str]:
     """What the names stand for that a file imports anywhere."""
     return dict(pair for node in syntax.walk(tree) for pair in imported(node))
 
@@ -64,4 +64,4 @@ def _imports(tree: ast.Module) -> Mapping[str, str]:
 def full_name(tree: ast.Module, node: ast.AST | None) -> str:
     """`torch.optim.Adam` for `optim.Adam` after `from torch import optim`; "" of what is no name."""
     root, dot, rest = dotted(node).partition(".")
-    return f"{_imports(tree).get(root, root)}{dot}{rest}"
+    return f"{imports(tree).get(root, root)}{dot}{rest}"

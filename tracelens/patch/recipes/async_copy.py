@@ -19,7 +19,7 @@ from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whol
 from tracelens.patch.loop.loops import BUILTINS, Blocked, check_framework, check_kept, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu, is_copy_to_device
 from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
-from tracelens.patch.recipes import host_memory, pinned, wait_dependents
+from tracelens.patch.recipes import copies_to_host, host_memory, pinned, wait_dependents
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.memory_writes import text_of, views, writes_into
 
@@ -78,6 +78,11 @@ def copy_loop(request: RecipeRequest, site: Site) -> cst.For:
         raise Blocked(
             sign, say("the file {meaning}, and this copy may be what keeps it safe", meaning=meaning), by_hand
         )
+    if copies_to_host.may_be(source, loop, call):
+        obstacle = say(
+            "the batch may be on the GPU already, and the copy go to the CPU, where nobody would wait for it"
+        )
+        raise Blocked(None, obstacle, say("copy without blocking only where device.type is cuda"))
     _check_type(request, loop, call, owner)
     _check_not_written(request.names, loop, site, owner)
     return loop

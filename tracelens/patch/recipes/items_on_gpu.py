@@ -20,7 +20,7 @@ from tracelens.patch.effects import syntax
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import definitions
 
-_TO_GPU = re.compile(
+TO_GPU = re.compile(
     r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\b(?:device|map_location)\s*=\s*(?!["']cpu|None)"""
     r"""|\btorch\.load\((?!.*\bmap_location\b)"""  # to where it was saved
 )
@@ -30,13 +30,13 @@ _BY_DEFAULT = re.compile(
 )
 """Makes what no line moves, or pins in a way of its own."""
 _MAKES_ITEMS = re.compile(r"__getitems?__|\w*collate\w*")
-_OF_ANYBODY = words(
+OF_ANYBODY = words(
     "append extend add get items keys values update pop join split format strip replace lower upper copy sort open"
     " read write print len range list dict tuple set int float str min max sum zip enumerate isinstance super train"
     " eval step backward zero_grad forward state_dict parameters main"
 )
 """Names that say nothing of which function of the project is called."""
-_NO_DATA = words(
+NO_DATA = words(
     "batch_size shuffle num_workers pin_memory drop_last timeout prefetch_factor persistent_workers generator in_order"
     " worker_init_fn multiprocessing_context pin_memory_device"
 )
@@ -48,10 +48,10 @@ _DEEPEST = 4
 def may_be(source: SourceFile, call: cst.Call) -> bool:
     if _BY_DEFAULT.search(source.project_text):
         return True
-    given = [one.value for one in call.args if one.keyword is None or one.keyword.value not in _NO_DATA]
+    given = [one.value for one in call.args if one.keyword is None or one.keyword.value not in NO_DATA]
     assigns = _assigns(source)
     parts = _made(given, assigns)
-    if any(_TO_GPU.search(source.code(part)) for part in parts):
+    if any(TO_GPU.search(source.code(part)) for part in parts):
         return True
     wanted = {last_name(one.func) for part in parts for one in walk(part) if isinstance(one, cst.Call)}
     wanted |= {variable.value for part in parts for variable in variables(part) if isinstance(variable, cst.Name)}
@@ -118,7 +118,7 @@ def _item_makers(source: SourceFile) -> frozenset[str]:
 @lru_cache(maxsize=PARSED_FILES)
 def _moves(source: SourceFile, wanted: frozenset[str]) -> bool:
     """Whether a function or class of these names, or one that it calls, moves anything to a device."""
-    defined, known = definitions(source), set(_OF_ANYBODY)
+    defined, known = definitions(source), set(OF_ANYBODY)
     waiting = sorted(wanted)
     while waiting:
         name = waiting.pop()
@@ -126,7 +126,7 @@ def _moves(source: SourceFile, wanted: frozenset[str]) -> bool:
             continue
         known.add(name)
         for node in defined.get(name, ()):
-            if _TO_GPU.search(ast.unparse(node)):
+            if TO_GPU.search(ast.unparse(node)):
                 return True
             calls = (one.func for one in syntax.walk(node) if isinstance(one, ast.Call))
             waiting += [one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls]

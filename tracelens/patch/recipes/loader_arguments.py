@@ -15,9 +15,10 @@ from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
+from tracelens.patch.recipes import batch_writes, plain_items
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import Loading, condition_of_workers, of_each_loader
-from tracelens.patch.recipes.pinned import PIN, UNPROVED, where_there_is_a_gpu
+from tracelens.patch.recipes.pinned import PIN, UNPROVED, where_there_is_a_gpu, with_doubts
 
 AHEAD, PINNED = "prefetch_factor", PIN
 _AHEAD_POSITION, _PINNED_POSITION = 99, 7
@@ -78,8 +79,9 @@ def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
             say("{pinned} comes from `{code}`", pinned=PINNED, code=source.code(given)),
             say("set it to True where there is a GPU"),
         )
-    plain = workers.holds_plain_items(source, request.names, call)
-    return _proposed(request, loading, splice, (PINNING, UNPROVED), plain)
+    batch_writes.check(source, call)
+    plain = plain_items.has_plain_items(source, request.names, call)
+    return with_doubts(_proposed(request, loading, splice, (PINNING, UNPROVED), plain), request, call)
 
 
 def _proposed(

@@ -14,11 +14,11 @@ from tracelens.messages import joined, say
 from tracelens.model import Stall
 from tracelens.patch.code.names import FileNames
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.loop import hidden, workers
+from tracelens.patch.loop import cuda_asked, hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
-from tracelens.patch.recipes import items_on_gpu
+from tracelens.patch.recipes import batch_writes, items_on_gpu, plain_items
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.rounding import name_of_torch
 
@@ -49,6 +49,7 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     obstacle = _obstacle(source, names, call)
     if obstacle is not None:
         raise Blocked(call, obstacle, _BY_HAND)
+    batch_writes.check(source, call)
     count = keyword(call, "num_workers", _WORKERS_POSITION)
     none = count is None and "num_workers" not in (hidden_names or ())
     alone = none or (isinstance(count, cst.Integer) and count.evaluated_value == 0)
@@ -64,7 +65,16 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
         evidence=evidence(stalls),
         splices=(with_argument(source, call, f"{PIN}={where_there_is_a_gpu(names)}"),),
     )
-    return [proposal if workers.holds_plain_items(source, names, call) else proposal.as_checked(UNPROVED)]
+    return [with_doubts(proposal, request, call)]
+
+
+def with_doubts(proposal: Proposal, request: RecipeRequest, call: cst.Call) -> Proposal:
+    """The proposal to pin what a loader gives, with what is not known of that."""
+    early = cuda_asked.doubt(request.source, call) if name_of_torch(request.names) else ""
+    mixed = "" if plain_items.has_plain_items(request.source, request.names, call) else UNPROVED
+    for unproved in filter(None, (mixed, early)):
+        proposal = proposal.as_checked(unproved)
+    return proposal
 
 
 def _obstacle(source: SourceFile, names: FileNames, call: cst.Call) -> str | None:

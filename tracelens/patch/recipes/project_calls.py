@@ -113,9 +113,7 @@ def files_with(source: SourceFile, name: str) -> tuple[SourceFile, ...]:
 @lru_cache(maxsize=PARSED_FILES)
 def near(source: SourceFile) -> tuple[Path, ...]:
     """The files that import this one, and all that these and this one import."""
-    project = source.project
-    importers = project.importers(source.path)
-    return tuple(dict.fromkeys([*importers, *project.imported(source.path, *importers)]))
+    return source.project.around(source.path)
 
 
 @lru_cache(maxsize=PARSED_FILES)

@@ -1,9 +1,9 @@
 """What in a file is only right because the host waits for the GPU in each batch.
 
 In: a parsed file, and what would stop waiting: a synchronize, a read or a copy. Out: signs, each with its node and
-what it means. Work on other streams is known from `side_work`; here is what needs no stream: host memory that is
-written again, copies to the host, events that are queried, other libraries that use the GPU. Times between events are
-the matter of `timing`.
+what it means. Work on other streams is known from `side_work`, and in other files from `other_streams`; here is what
+needs no stream: host memory that is written again, copies to the host, events that are queried, other libraries that
+use the GPU. Times between events are the matter of `timing`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from tracelens.messages import say
 from tracelens.patch.code.names import dotted, method_of, targets, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.words import words
+from tracelens.patch.loop import other_streams
 from tracelens.patch.loop.loops import SIDE_STREAMS, side_work
 from tracelens.patch.recipes.memory_writes import text_of, writes_into
 
 Wait = Literal["sync", "read", "copy"]
-Sign = tuple[cst.CSTNode, str]
+Sign = tuple[cst.CSTNode | None, str]
+"""The node is None for what stands in another file."""
 
 HOST_COPIES = say("copies to the host without blocking, which only a wait makes safe to read")
 KEPT_MEMORY = say("writes again into pinned memory that it copies from without blocking")
@@ -31,8 +33,8 @@ PROCESSES = say("hands memory to other processes, which do not wait for the GPU"
 
 _OTHER_LIBRARIES = words("cupy numba.cuda pycuda tensorrt nvidia.dali horovod cuda warp jax")
 _PROCESSES = words("Process Queue SimpleQueue JoinableQueue Pipe Pool Manager")
-_STREAMS: dict[Wait, frozenset[str]] = {"read": frozenset({SIDE_STREAMS}), "copy": frozenset()}
-"""What of other streams matters here: a copy changes nothing for them, a read may be what orders them."""
+_STREAMS: dict[Wait, frozenset[str]] = {"read": frozenset({SIDE_STREAMS}), "copy": frozenset({SIDE_STREAMS})}
+"""What of other streams matters here: a read, or a copy that blocks, may be what orders them."""
 
 
 def of_library(library: str) -> str:
@@ -40,12 +42,19 @@ def of_library(library: str) -> str:
     return say("uses the GPU by `{library}`, whose streams a mark on torch's own does not see", library=library)
 
 
+def beside_streams(elsewhere: str) -> str:
+    """The meaning of a place in another file that runs with this one."""
+    return say("runs together with {place}, which uses side streams", place=elsewhere)
+
+
 @lru_cache(maxsize=3 * PARSED_FILES)
 def signs(source: SourceFile, wait: Wait) -> tuple[Sign, ...]:
     """What relies on this kind of wait; the first is as good a reason as any."""
     names = source.names
     known = _STREAMS.get(wait)
-    found = [sign for sign in side_work(names, source.module) if known is None or sign[1] in known]
+    found: list[Sign] = [sign for sign in side_work(names, source.module) if known is None or sign[1] in known]
+    if elsewhere := other_streams.place(source):
+        found.append((None, beside_streams(elsewhere)))
     found += [(node, HOST_COPIES) for node in walk(source.module) if _copies_to_host(node, source)]
     found += [(node, KEPT_MEMORY) for node in _kept_memory(source)]
     if wait != "copy":
