@@ -56,6 +56,8 @@ HELPERS = {
     "carried_values",
     "every_nth",
     "host_memory",
+    "batch_writes",
+    "copies_to_host",
     "items_on_gpu",
     "kept_results",
     "memory_writes",

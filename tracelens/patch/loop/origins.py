@@ -20,7 +20,7 @@ _BINDS = (ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.c
 
 
 @dataclass(frozen=True)
-class Part:
+class Given:
     """An expression in its file."""
 
     tree: ast.Module
@@ -63,7 +63,7 @@ class Origins:
                     out.setdefault(last_name(node), []).append((tree, node))
         return {name: tuple(found) for name, found in out.items()}
 
-    def of(self, part: Part) -> Iterator[Part | None]:
+    def given(self, part: Given) -> Iterator[Given | None]:
         """What a name or an attribute is given, wherever that is."""
         if isinstance(part.node, ast.Name):
             yield from self._of_name(part.tree, part.node)
@@ -75,15 +75,15 @@ class Origins:
             ]
             of_self = dotted(part.node.value) in _SELF
             if not stored and not of_self:
-                yield Part(part.tree, part.node.value)  # what an object has, which nobody here gave it
+                yield Given(part.tree, part.node.value)  # what an object has, which nobody here gave it
                 return
             yield from self._given(own if of_self and own else stored)
 
-    def _of_name(self, tree: ast.Module, node: ast.Name) -> Iterator[Part | None]:
+    def _of_name(self, tree: ast.Module, node: ast.Name) -> Iterator[Given | None]:
         known = [one for one in self._bindings.get(node.id, ()) if isinstance(one[1], ast.Name)]
         here = [one for one in known if one[0] is tree]
         for function in reversed(functions_around(tree, node)):
-            inside = [Part(tree, value) for _, target, value in here if function_of(tree, target) is function]
+            inside = [Given(tree, value) for _, target, value in here if function_of(tree, target) is function]
             handed = list(self._handed(tree, function, node.id))
             if inside or handed or (node.id in _SELF and isinstance(around(tree).get(function), ast.ClassDef)):
                 yield from (one for one in (*handed, *inside) if node.id not in _SELF)
@@ -92,12 +92,12 @@ class Origins:
         top = [one for one in (known if imported else here) if function_of(*one[:2]) is one[0]]
         yield from () if imported and not top else self._given(top)
 
-    def _given(self, found: list[tuple[ast.Module, ast.expr, ast.expr]]) -> Iterator[Part | None]:
-        yield from (Part(tree, value) for tree, _, value in found)
+    def _given(self, found: list[tuple[ast.Module, ast.expr, ast.expr]]) -> Iterator[Given | None]:
+        yield from (Given(tree, value) for tree, _, value in found)
         if not found:
             yield None
 
-    def _handed(self, tree: ast.Module, function: Function, name: str) -> Iterator[Part | None]:
+    def _handed(self, tree: ast.Module, function: Function, name: str) -> Iterator[Given | None]:
         """What calls hand to a parameter, and its default; nothing where it is none."""
         given = function.args
         order = [*given.posonlyargs, *given.args]
@@ -105,14 +105,14 @@ class Origins:
         if name not in names and name not in [one.arg for one in given.kwonlyargs]:
             return
         if isinstance(function, ast.Lambda):
-            yield Part(tree, ast.Constant(None))  # what calls it is of a library, most often
+            yield Given(tree, ast.Constant(None))  # what calls it is of a library, most often
             return
         owner = around(tree).get(function)
         method = isinstance(owner, ast.ClassDef)
         defaults = dict(zip(names[::-1], given.defaults[::-1], strict=False))
         defaults |= {one.arg: value for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True) if value}
         if name in defaults:
-            yield Part(tree, defaults[name])
+            yield Given(tree, defaults[name])
         called = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
         calls = list(self._calls(tree, called, method and called == function.name))
         position = names.index(name) - method if name in names else -1
@@ -121,7 +121,7 @@ class Origins:
         if not calls:
             yield None
 
-    def _calls(self, home: ast.Module, name: str, of_object: bool) -> Iterator[Part | None]:
+    def _calls(self, home: ast.Module, name: str, of_object: bool) -> Iterator[Given | None]:
         """The calls of a method, or of a function or class; None for another use of it."""
         for tree, node in self._mentions.get(name, ()):
             outer = around(tree).get(node)
@@ -133,22 +133,24 @@ class Origins:
             if not same:
                 continue
             if isinstance(outer, ast.Call) and outer.func is node:
-                yield Part(tree, outer)
+                yield Given(tree, outer)
             elif not isinstance(outer, ast.ClassDef) and isinstance(node, ast.Name):
                 yield None
 
 
-def _argument(call: Part, name: str, position: int) -> Part | None:
+def _argument(call: Given, name: str, position: int) -> Given | None:
     node = call.node
     if not isinstance(node, ast.Call):
         return None
     named = next((one.value for one in node.keywords if one.arg == name), None)
     if named is not None:
-        return Part(call.tree, named)
+        return Given(call.tree, named)
     if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
         return None
     return (
-        Part(call.tree, node.args[position]) if 0 <= position < len(node.args) else Part(call.tree, ast.Constant(None))
+        Given(call.tree, node.args[position])
+        if 0 <= position < len(node.args)
+        else Given(call.tree, ast.Constant(None))
     )
 
 

@@ -19,7 +19,7 @@ from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.effects.places import last_name, span_of
 from tracelens.patch.effects.scopes import nodes_of
 from tracelens.patch.loop.loops import BUILTINS
-from tracelens.patch.loop.origins import Origins, Part
+from tracelens.patch.loop.origins import Given, Origins
 from tracelens.patch.loop.project_trees import Definition, dotted, full_name, imports, own_tree
 from tracelens.patch.recipes.items_on_gpu import NO_DATA, OF_ANYBODY, TO_GPU
 
@@ -37,9 +37,9 @@ def may_be(source: SourceFile, loop: cst.For, call: cst.Call) -> bool:
         return False
     device = next((one.value for one in copy.keywords if one.arg == "device"), copy.args[0] if copy.args else None)
     origins = _origins(source)
-    if device is None or _is_gpu(origins, Part(tree, device), frozenset()):
+    if device is None or _is_gpu(origins, Given(tree, device), frozenset()):
         return False
-    return _Givers(origins).gives(Part(tree, items))
+    return _Givers(origins).gives(Given(tree, items))
 
 
 def _at(source: SourceFile, tree: ast.Module, node: cst.CSTNode) -> ast.expr | None:
@@ -55,24 +55,24 @@ def _origins(source: SourceFile) -> Origins:
     return Origins(tuple(tree for tree in map(source.project.tree, paths) if tree is not None))
 
 
-def _is_gpu(origins: Origins, part: Part | None, known: frozenset[ast.expr]) -> bool:
+def _is_gpu(origins: Origins, part: Given | None, known: frozenset[ast.expr]) -> bool:
     """Whether a device is certainly a GPU, where there is one."""
     if part is None or part.node in known:
         return False
     tree, node = part.tree, part.node
     if isinstance(node, ast.Constant):
         return isinstance(node.value, int) or str(node.value).startswith("cuda")
-    inner: Iterable[Part | None] = ()
+    inner: Iterable[Given | None] = ()
     if isinstance(node, ast.JoinedStr):
-        inner = [Part(tree, one) for one in node.values[:1]]
+        inner = [Given(tree, one) for one in node.values[:1]]
     elif isinstance(node, ast.IfExp) and _called(tree, node.test) == "torch.cuda.is_available":
-        inner = [Part(tree, node.body)]
+        inner = [Given(tree, node.body)]
     elif _called(tree, node) == "int":
         return True  # the number of a GPU
     elif isinstance(node, ast.Call) and _called(tree, node) == "torch.device":
-        inner = [Part(tree, one) for one in node.args[:1]]
+        inner = [Given(tree, one) for one in node.args[:1]]
     elif isinstance(node, (ast.Name, ast.Attribute)):
-        inner = origins.of(part)
+        inner = origins.given(part)
     answers = [_is_gpu(origins, one, known | {node}) for one in inner]
     return bool(answers) and all(answers)
 
@@ -88,7 +88,7 @@ class _Givers:
     origins: Origins
     _known: set[ast.AST] = field(default_factory=set)
 
-    def gives(self, part: Part | None, how: _How = "named") -> bool:
+    def gives(self, part: Given | None, how: _How = "named") -> bool:
         """Whether a value may hold tensors of the GPU."""
         if part is None:
             return how != "loaded" and self._any_gives()
@@ -99,22 +99,22 @@ class _Givers:
             return self._call_gives(part.tree, part.node, how)
         if isinstance(part.node, (ast.Name, ast.Attribute)):
             fixed = dotted(part.node) in BUILTINS or last_name(part.node) in self.origins.definitions
-            return not fixed and any(self.gives(one, how) for one in self.origins.of(part))
-        parts = self._of_result(part.node) or [Part(part.tree, one) for one in _operands(part.node)]
+            return not fixed and any(self.gives(one, how) for one in self.origins.given(part))
+        parts = self._of_result(part.node) or [Given(part.tree, one) for one in _operands(part.node)]
         return any(self.gives(one, how) for one in parts)
 
-    def _of_result(self, node: ast.expr) -> list[Part]:
+    def _of_result(self, node: ast.expr) -> list[Given]:
         """What `train, test = loaders()` gives one of the names, where the functions of that name say so."""
         if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)):
             return []
         number = node.slice.value
         name = last_name(node.value.func) if isinstance(node.value, ast.Call) else ""
-        out: list[Part] = []
+        out: list[Given] = []
         for tree, defined in self.origins.definitions.get(name, ()):
             for one in () if isinstance(defined, ast.ClassDef) or _is_gone_through(defined) else _given_back(defined):
                 if not (isinstance(one, ast.Tuple) and isinstance(number, int) and number < len(one.elts)):
                     return []
-                out.append(Part(tree, one.elts[number]))
+                out.append(Given(tree, one.elts[number]))
         return out
 
     def _call_gives(self, tree: ast.Module, call: ast.Call, how: _How) -> bool:
@@ -130,7 +130,7 @@ class _Givers:
             return True
         owner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
         given = [*owner, *call.args, *(one.value for one in call.keywords if one.arg not in NO_DATA)]
-        return any(self.gives(Part(tree, one), how) for one in given)
+        return any(self.gives(Given(tree, one), how) for one in given)
 
     def _definition_gives(self, tree: ast.Module, node: Definition, how: _How) -> bool:
         """Whether what a class or function of the project makes may be on the GPU."""
@@ -145,7 +145,7 @@ class _Givers:
             return any(self._definition_gives(*one, how) for one in called)
         if not isinstance(node, ast.ClassDef):
             how = "made" if how == "named" and any(isinstance(one, _YIELDS) for one in nodes_of(node)) else how
-            return any(self.gives(Part(tree, one), how) for one in _given_back(node))
+            return any(self.gives(Given(tree, one), how) for one in _given_back(node))
         iterated = any(isinstance(one, ast.FunctionDef) and one.name in _ITERATED for one in node.body)
         how = "made" if how == "named" and iterated else how
         methods = [one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in (*_ITERATED, *_ITEMS)]
