@@ -130,7 +130,7 @@ PLAIN = {
     "one that is filled": ("from data import Items", "DataLoader(data := Items(), 8)\ndata.push(1)", "checked"),
     "one that returns an object": ("from data import Items, Pair", "DataLoader(Pair(), 8)", "checked"),
     "one without batches": ("from data import Items", "DataLoader(Items(), batch_size=None)", "checked"),
-    "hidden arguments": ("from data import Items", "DataLoader(Items(), **{'batch_size': 8})", "checked"),
+    "hidden arguments": ("from data import Items", "DataLoader(Items(), **{'batch_size': None})", "checked"),
     "a list": ("", "DataLoader(list(zip(torch.ones(8, 4), torch.ones(8, 2))), 8)", "checked"),
 }
 

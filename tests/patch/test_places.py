@@ -149,6 +149,6 @@ def test_a_loop_in_another_file_of_the_project_is_patched_there(tmp_path: Path) 
     patch = make(tmp_path, tmp_path / "train.py", edits, (), PatchOptions())
     assert {one.path.relative_to(tmp_path).as_posix() for one in patch.files} == {
         "lib/engine.py",
-        "tracelens_runtime.py",
+        "lib/tracelens_runtime.py",
     }
     assert patch.hunks[0].location == Location("lib/engine.py", 6, "train")

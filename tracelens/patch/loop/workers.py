@@ -26,7 +26,8 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop.loaders import has_hidden_arguments, keyword
+from tracelens.patch.loop import hidden
+from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import BUILTINS, Blocked, own_nodes
 
 Bodies = Sequence[cst.BaseSuite]
@@ -83,11 +84,9 @@ def is_data_of(source: SourceFile, call: cst.Call, known: Callable[[cst.Call], b
     """Whether the data set is made in this file by calls that are `known`, and nothing else of the loader is the
     user's."""
     given = {argument.keyword.value for argument in call.args if argument.keyword is not None}
-    if (
-        given & _OF_THE_USER
-        or has_hidden_arguments(call)
-        or len([a for a in call.args if a.keyword is None]) > _POSITIONAL_PLAIN
-    ):
+    behind = hidden.names(source, call)
+    by_position = [argument for argument in call.args if argument.keyword is None and not argument.star]
+    if behind is None or (given | behind) & _OF_THE_USER or len(by_position) > _POSITIONAL_PLAIN:
         return False
     dataset = keyword(call, "dataset", _POSITIONS["dataset"])
     made = [dataset, *(node for node in _made(source, call) if node is not dataset)]

@@ -17,7 +17,7 @@ from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.raising import walk_without
 from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.loop import workers
-from tracelens.patch.loop.loaders import keyword
+from tracelens.patch.loop.loaders import has_hidden_arguments, keyword
 from tracelens.patch.loop.project_trees import definitions
 
 _PICTURES = "torchvision.datasets."
@@ -25,13 +25,15 @@ _OWN_CONTAINERS = re.compile(
     r"class\s+\w+\([^)]*\b(?:\w*Mapping|\w*Sequence|UserDict|UserList|dict|list|tuple|NamedTuple|OrderedDict)\b"
     r"|\bnamedtuple\(|\bTensorDict\b|\bBatchEncoding\b|\btensorclass\b"
 )
+_NO_BATCHES = re.compile(r"\bbatch_size['\"]?\s*[:=]\s*None")
 _DISPLAYS = (ast.Tuple, ast.List, ast.Dict)
 
 
 def has_plain_items(source: SourceFile, names: FileNames, call: cst.Call) -> bool:
     """Whether all of them are: of a TensorDataset, of torchvision's data sets, or of a data set of the project."""
     batch_size = keyword(call, "batch_size", 1)
-    if isinstance(batch_size, cst.Name) and batch_size.value == "None":
+    none = isinstance(batch_size, cst.Name) and batch_size.value == "None"
+    if none or (has_hidden_arguments(call) and _NO_BATCHES.search(source.text)):
         return False
 
     def is_known(made: cst.Call) -> bool:
