@@ -35,6 +35,7 @@ def line_of(kind: str) -> int:
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize("kind", ["save", "evaluate"])
 def test_the_statement_of_every_eighth_step_is_an_owner_with_its_mean_share(tmp_path: Path, kind: str) -> None:
     recording, told = record(tmp_path, kind, 200, stop_after_window=True)
@@ -52,12 +53,14 @@ def test_the_statement_of_every_eighth_step_is_an_owner_with_its_mean_share(tmp_
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_loop_without_such_steps_is_not_waited_for(tmp_path: Path) -> None:
     recording, told = record(tmp_path, "none", 100)
     assert recording.slow_lines is None and told.rare_cost == ""
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_a_script_that_ends_before_the_slow_step_leaves_a_complete_recording(tmp_path: Path) -> None:
     recording, _told = record(tmp_path, "save", 79)
     assert recording.slow_lines is None and recording.meta["slow_step"] is None

@@ -28,9 +28,9 @@ from tracelens import run
 from tracelens.cli import main
 from tracelens.errors import Refused
 from tracelens.model import FilePatch, Patch
-from tracelens.patch.files import apply
+from tracelens.patch.files import apply, folder_lock
 
-folder, name, pause = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+folder, name, pause, folder_lock.WAIT_SECONDS = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
 real = run.write_bytes
 def slowly(path, data, mode=None, mark=None):
     if path.parent == folder:
@@ -47,9 +47,10 @@ except Refused as error:
 """
 
 
-def racing(folder: Path, name: str, pause: float = 0.0) -> subprocess.Popen[str]:
+def racing(folder: Path, name: str, pause: float = 0.0, patience: float = 60.0) -> subprocess.Popen[str]:
+    """A process that patches; it waits `pause` seconds at each file, and `patience` seconds for another process."""
     program = RACING.format(root=str(ROOT))
-    words = [sys.executable, "-c", program, str(folder), name, str(pause)]
+    words = [sys.executable, "-c", program, str(folder), name, str(pause), str(patience)]
     return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
 
@@ -63,7 +64,7 @@ def two_runs(tmp_path: Path) -> Path:
 
 
 def until_begun(folder: Path) -> None:
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 120
     while not (folder / "run0" / "begun").exists() and time.monotonic() < ends:
         time.sleep(0.02)
 
@@ -73,8 +74,8 @@ def test_two_runs_that_patch_the_same_files_at_once_never_mix(two_runs: Path) ->
     first = racing(two_runs, "run0", 1.0)
     until_begun(two_runs)
     second = racing(two_runs, "run1")
-    said = second.communicate(timeout=30)[0]
-    assert (first.wait(timeout=30), second.returncode) == (0, 1)
+    said = second.communicate(timeout=120)[0]
+    assert (first.wait(timeout=120), second.returncode) == (0, 1)
     assert "has changed since the patch was made" in said
     assert {(two_runs / name).read_bytes() for name in ("a.py", "b.py")} == {b"run0"}
     assert sorted(path.name for path in two_runs.iterdir()) == ["a.py", "b.py", "run0", "run1"]
@@ -88,11 +89,9 @@ def test_a_killed_run_holds_nobody_up(two_runs: Path) -> None:
     until_begun(two_runs)
     first.kill()
     first.communicate()
-    begun = time.monotonic()
-    second = racing(two_runs, "run1")
-    second.communicate(timeout=30)
+    second = racing(two_runs, "run1", patience=0.0)
+    second.communicate(timeout=120)
     assert second.returncode == 0
-    assert time.monotonic() - begun < 10
     assert {(two_runs / name).read_bytes() for name in ("a.py", "b.py")} == {b"run1"}
 
 
@@ -110,7 +109,7 @@ def test_a_run_that_was_stopped_in_the_middle_is_named_after_a_while(
             apply.write(patch, two_runs / "run1" / "backup")
     finally:
         first.send_signal(signal.SIGCONT)
-        first.communicate(timeout=30)
+        first.communicate(timeout=120)
     assert (two_runs / "b.py").read_bytes() == b"run0"
 
 

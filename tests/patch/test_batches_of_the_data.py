@@ -14,7 +14,7 @@ TRAIN = """
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-from bank import Bank, note, together
+from bank import Bank, together
 
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 bank = Bank()
@@ -57,8 +57,6 @@ def together(items):
     return items[0]
 
 
-def note(mean, out):
-    mean.mul_(0.9).add_(out)
 """
 VIEWS = {
     "no collation": "batch_size=None",
@@ -101,18 +99,9 @@ def test_what_another_loop_writes(tmp_path: Path) -> None:
     assert not pins(patched(tmp_path, "batch_size=None", after=after))
 
 
-@pytest.mark.parametrize(
-    ("given", "tier"),
-    [("mean", "checked"), ("[mean[:4]]", "checked"), ("mean.to(device)", "safe"), ("mean.shape", "safe")],
-)
-def test_what_a_function_of_another_file_may_write(given: str, tier: str, tmp_path: Path) -> None:
-    patch = patched(tmp_path, "batch_size=None", after=f"note({given}, out.detach().cpu())")
-    assert pins(patch) == [tier]
-
-
 @pytest.mark.parametrize("after", ["pass", "out.mul_(2)", "print(mean.mean())", "x = x.to(device)\n    x.mul_(2)"])
 def test_what_is_only_read(after: str, tmp_path: Path) -> None:
-    assert pins(patched(tmp_path, "batch_size=None", after=after)) == ["safe"]
+    assert pins(patched(tmp_path, "batch_size=None", after=after)) == ["checked"]
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -136,8 +125,8 @@ for batch in loader:
         ("batch['seen'] = True", []),
         ("batch.update(seen=True)", []),
         ("del batch['y']", []),
-        ("for key in batch:\n        batch[key] = batch[key].to(device)", ["safe"]),
-        ("batch = {key: value.to(device) for key, value in batch.items()}\n    batch['seen'] = True", ["safe"]),
+        ("for key in batch:\n        batch[key] = batch[key].to(device)", ["checked"]),
+        ("batch = {key: value.to(device) for key, value in batch.items()}\n    batch['seen'] = True", ["checked"]),
     ],
 )
 def test_a_dict_of_the_data_set(step: str, tiers: list[str], tmp_path: Path) -> None:
@@ -146,7 +135,7 @@ def test_a_dict_of_the_data_set(step: str, tiers: list[str], tmp_path: Path) -> 
     assert pins(every_place_of(tmp_path, {"train.py": script, "bank.py": BANK}, KINDS, "train.py")) == tiers
 
 
-@pytest.mark.parametrize(("write", "tiers"), [("mean.mul_(0.9)", []), ("pass", ["safe"])])
+@pytest.mark.parametrize(("write", "tiers"), [("mean.mul_(0.9)", []), ("pass", ["checked"])])
 def test_the_lever_of_its_own_asks_the_same(write: str, tiers: list[str], tmp_path: Path) -> None:
     script = TRAIN.format(arguments="batch_size=None", before="pass", after=write)
     script = script.replace(

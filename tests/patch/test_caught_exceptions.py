@@ -280,3 +280,13 @@ def test_whoever_looks_at_an_event_file_finds_what_the_batches_before_told_it(tm
     look = "\n        writer.flush()\n        print(os.path.getsize('runs/events'))"
     text = script("import os\n" + TOLD.format(before, told).replace("  # fires", "  # fires" + look))
     assert {one.tier for one in patch_of(tmp_path, text, lossy=False).hunks} <= {"checked"}
+
+
+def test_what_a_thread_may_show_that_gets_it_by_a_queue_is_said_to_be_lost(tmp_path: Path) -> None:
+    """Nothing of it would be shown if all were read after the loop; nor is it said that the lines are the same."""
+    files = "import queue, threading\nwaiting = queue.Queue()\ndef show():\n    while True: print(waiting.get())\n"
+    (tmp_path / "consumer.py").write_text(f"{files}threading.Thread(target=show, daemon=True).start()\n")
+    loop = "for i, (x, y) in enumerate(loader):\n    STEP\n    waiting.put(loss.item())  # fires\n"
+    (hunk,) = patch_of(tmp_path, script(f"from consumer import waiting\n{loop}"), checked=True).hunks
+    assert "`waiting` lacks the values of the last 9 batches at most" in hunk.unproved
+    assert "same lines" not in hunk.reason and "read every 10 batches" in hunk.reason

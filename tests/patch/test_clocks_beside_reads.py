@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 from unittest import mock
@@ -9,7 +10,7 @@ from unittest import mock
 import pytest
 import torch
 
-from tests.support.patching import defer, patch_of, patched_text, run, script
+from tests.support.patching import assert_same, defer, patch_of, patched_text, run, script
 from tracelens.model import Patch
 
 METER = """
@@ -492,3 +493,82 @@ def test_a_list_of_the_times_of_single_batches_keeps_its_read(tmp_path: Path) ->
     patch = patch_of(tmp_path, text)
     assert patch.empty
     assert "keeps the time of each batch" in patch.declined[0].obstacle
+
+
+JOINED = """
+def train(loader):
+    batch_time, data_time, losses = AverageMeter(), AverageMeter(), AverageMeter()
+    end = time.time()
+    for i, (x, y) in enumerate(loader):
+        # the time for data
+        data_time.update(time.time() - end)
+        out = model(x)
+        loss = criterion(out, y)
+        losses.update(loss.item(), len(y))  # fires
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        # the time for all
+        batch_time.update(time.time() - end)
+        end = time.time()
+        if i % 4 == 0:
+            print(i, losses.avg, losses.count, batch_time.count, data_time.count)
+            for meter in (losses, data_time, batch_time):
+                print(meter.count)
+train(loader)
+"""
+
+
+@pytest.mark.parametrize("comments", [True, False])
+def test_a_meter_of_times_that_waits_with_the_losses_is_whole_where_it_is_shown(comments: bool, tmp_path: Path) -> None:
+    """The losses are read above the clock; the time that is taken there comes behind them, before the line."""
+    text = script(METER + JOINED)
+    text = text if comments else re.sub(r"\n *# the time.*", "", text)
+    patch = patch_of(tmp_path, text, checked=True, lossy=True)
+    assert_same(tmp_path, text, patch)
+    assert "ahead.read_due()" in patched_text(patch)
+
+
+def test_meters_that_are_gone_through_behind_the_loop_are_not_one_in_it(tmp_path: Path) -> None:
+    body = METER + JOINED.replace("            for meter", "    for meter").replace(
+        "                print(m", "        print(m"
+    )
+    text = script(body)
+    patch = patch_of(tmp_path, text, checked=True, lossy=True)
+    assert_same(tmp_path, text, patch)
+    assert "batch_time.update(time.time() - end)\n" in patched_text(patch)
+    assert "data_time.update(time.time() - end)\n" in patched_text(patch)
+
+
+SHOWN_BY_ANOTHER_NAME = """
+def train(loader):
+    losses, others = AverageMeter(), AverageMeter()
+    for meter in (others, losses):
+        meter.update(0.0)
+    {before}
+    for i, (x, y) in enumerate(loader):
+        STEP
+        losses.update(loss.item(), len(y))  # fires
+        {inside}
+    print(meter.avg)
+train(loader)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ("", "print(meter.count)"),
+        ("last = [meter]", "print(last[0].count)"),
+        ("show = lambda: print(meter.count)", "show()"),
+        ("show = meter.__str__", "print(show())"),
+        ("def show():\n        print(meter.count)", "show()"),
+    ],
+)
+def test_a_meter_that_the_loop_sees_under_another_name_is_the_same(before: str, inside: str, tmp_path: Path) -> None:
+    text = script(METER + SHOWN_BY_ANOTHER_NAME.format(before=before, inside=inside))
+    text = text.replace("    @property", "    def __str__(self):\n        return f'{self.avg}'\n    @property")
+    for checked in (False, True):
+        patch = patch_of(tmp_path, text, checked=checked, lossy=checked)
+        if not patch.empty:
+            assert_same(tmp_path, text, patch)

@@ -57,6 +57,7 @@ def finished(text: str) -> list[int]:
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize("way", LEAVES)
 def test_an_error_of_a_line_that_waits_is_raised(way: str, tmp_path: Path) -> None:
     """The disk is full."""
@@ -67,6 +68,7 @@ def test_an_error_of_a_line_that_waits_is_raised(way: str, tmp_path: Path) -> No
 
 
 @pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
 def test_an_interrupt_in_lines_that_wait_comes_behind_them(tmp_path: Path) -> None:
     status, output, errors = ended(tmp_path, "return", INTERRUPTED)
     assert status == -signal.SIGINT, errors

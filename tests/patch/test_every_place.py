@@ -119,3 +119,40 @@ def test_a_loop_whose_step_is_a_method_of_another_file_is_seen(tmp_path: Path) -
     (tmp_path / "main.py").write_text(_MAIN + script(call))
     patch = patch_script(tmp_path / "epoch.py", tmp_path, {"defer-read": 10}, PatchOptions(checked=True))
     assert [(hunk.edit, hunk.location.line) for hunk in patch.hunks] == [("defer-read", 6)]
+
+
+BELOW_AN_OPTION = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--every", {option})
+args = parser.parse_args([])
+{before}
+total = 0.0
+for i, (x, y) in enumerate(loader):
+    x, y = x.to(device), y.to(device)
+    STEP
+    if (i + 1) % args.every == 0:
+        total += loss.item()
+print(total)
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "before", "few"),
+    [
+        ("type=int, default=1", "", False),
+        ("type=int, default=20", "", True),
+        ("type=int", "", True),
+        ("type=int, default=1", "args.every = 10", True),
+        ("type=int, default=1", "parser.set_defaults(every=10)", True),
+        ("type=int, default=1", "args = parser.parse_known_args([])[0]", True),
+    ],
+)
+def test_a_line_of_every_kth_batch_is_one_of_each_where_k_is_1_unless_somebody_says_so(
+    option: str, before: str, few: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(script(BELOW_AN_OPTION.format(option=option, before=before)).replace('"cpu"', '"cuda"'))
+    patch = patch_script(path, tmp_path, {"defer-read": 10}, PatchOptions())
+    assert ["few batches" in one.obstacle for one in patch.declined] == [True] * few
+    assert len(patch.hunks) == (not few)

@@ -124,24 +124,3 @@ def test_two_scripts_of_one_folder_share_a_file(tmp_path: Path) -> None:
     patch = patch_files([first, second], tmp_path, {"defer-read": 10}, PatchOptions())
     helpers = next(file.after for file in patch.files if file.path.name == "tracelens_runtime.py")
     assert {"DeferredReads.item", "DeferredReads.number"} <= vendored.offers(helpers)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "files", "expected"),
-    [
-        ("train.py", "import torch\n", (), "."),
-        ("trainers/train.py", "from .base import Base\n", (), "."),
-        ("lib/trainers/train.py", "from ..base import Base\n", (), "."),
-        ("lib/trainers/train.py", "from .base import Base\n", ("lib/__init__.py",), "."),
-        ("lib/train.py", "from lib.base import Base\n", ("lib/__init__.py",), "."),
-        ("lib/train.py", "import torch\n", ("lib/__init__.py",), "lib"),
-    ],
-)
-def test_it_stands_where_the_file_that_is_patched_finds_it(
-    name: str, text: str, files: tuple[str, ...], expected: str, tmp_path: Path
-) -> None:
-    for one in (name, *files):
-        (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / one).write_text("")
-    (tmp_path / name).write_text(text)
-    assert vendored.place(tmp_path / name) == tmp_path / expected / "tracelens_runtime.py"

@@ -1,7 +1,9 @@
-"""A module of a package brings its helpers into that package, where they are found after an install, too."""
+"""Helpers lie where the patched file finds them: in its package, where they are found after an install, too, or beside
+it, however it is loaded."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -32,8 +34,13 @@ FORMS = {
     "its package's name, dotted": ("import lib.base\n", "lib", "from lib import tracelens_runtime"),
     "up": ("from ..base import VALUE\n", "lib", "from .. import tracelens_runtime"),
     "beside": ("from . import other\n", "lib/train", "from . import tracelens_runtime"),
-    "nothing": ("", "lib/train", "from . import tracelens_runtime"),
 }
+EITHER = [
+    "try:",
+    "    from . import tracelens_runtime",
+    "except ImportError:  # this file was not loaded as a part of a package",
+    "    import tracelens_runtime",
+]
 GUARD = "if __name__ == '__main__':\n    fit()\n"
 NOT_SHOWN = {
     "perhaps": "try:\n    from .other import x\nexcept ImportError:\n    x = 1\n",
@@ -90,10 +97,10 @@ def test_the_helpers_lie_in_the_package_and_are_imported_from_it(form: str, tmp_
 
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
-@pytest.mark.parametrize("form", FORMS)
-def test_it_runs_from_the_started_script_and_where_the_package_alone_is_installed(form: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("imports", ["", *(imports for imports, _, _ in FORMS.values())])
+def test_it_runs_from_the_started_script_and_where_the_package_alone_is_installed(imports: str, tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
-    write(every_place(tmp_path / "source", project(tmp_path / "source", FORMS[form][0])))
+    write(every_place(tmp_path / "source", project(tmp_path / "source", imports)))
     site = tmp_path / "site-packages"
     shutil.copytree(tmp_path / "source/lib", site / "lib")
     installed = tmp_path / "elsewhere/main.py"
@@ -106,12 +113,20 @@ def test_it_runs_from_the_started_script_and_where_the_package_alone_is_installe
         assert (ended.returncode, ended.stdout[-5:]) == (0, "done\n"), ended.stderr
 
 
+def imports_both_ways(patch: Patch, name: str = MODULE) -> bool:
+    lines = next(one.after for one in patch.files if one.path == patch.root / name).decode().splitlines()
+    at = lines.index(EITHER[1]) - 1
+    return lines[at : at + 4] == EITHER and helper_places(patch) == [
+        Path(name).with_name("tracelens_runtime.py").as_posix()
+    ]
+
+
 @pytest.mark.parametrize("form", NOT_SHOWN)
 def test_an_import_that_may_not_run_shows_nothing(form: str, tmp_path: Path) -> None:
-    """Who imports the module does: but for that it may be a script."""
     path = project(tmp_path, NOT_SHOWN[form])
+    assert imports_both_ways(every_place(tmp_path, path))
     (tmp_path / "main.py").write_text("print('done')\n")
-    assert "import tracelens_runtime" in patched(every_place(tmp_path, path))
+    assert imports_both_ways(every_place(tmp_path, path)), "nor does it where nobody imports the module"
 
 
 def test_a_folder_that_is_no_package_has_them_above_it_as_before(tmp_path: Path) -> None:
@@ -120,35 +135,85 @@ def test_a_folder_that_is_no_package_has_them_above_it_as_before(tmp_path: Path)
     assert helper_places(every_place(tmp_path, path)) == ["tracelens_runtime.py"]
 
 
-def test_a_module_that_is_imported_by_its_own_name_too_has_them_beside_the_script(tmp_path: Path) -> None:
+def test_a_module_that_is_imported_in_two_ways_finds_them_in_both(tmp_path: Path) -> None:
     project(tmp_path, "", {**PACKAGE, "lib/train/run.py": "import trainer\n"})
-    patch = of_a_run(tmp_path)
-    assert helper_places(patch) == ["tracelens_runtime.py"]
-    assert "import tracelens_runtime" in patched(patch)
+    for patch in (of_a_run(tmp_path), every_place(tmp_path, tmp_path / MODULE)):
+        assert imports_both_ways(patch)
 
 
 def test_the_started_script_finds_them_beside_it(tmp_path: Path) -> None:
     """`python lib/train/trainer.py`: `lib` may be an installed copy without them."""
     project(tmp_path, "from lib.base import VALUE\n")
     (tmp_path / "main.py").unlink()
-    patch = of_a_run(tmp_path, script=MODULE)
-    assert helper_places(patch) == ["lib/train/tracelens_runtime.py"]
-    assert "import tracelens_runtime" in patched(patch)
+    assert imports_both_ways(of_a_run(tmp_path, script=MODULE))
 
 
-STARTED_FROM_ABOVE = {
-    "its imports show it": ("from common.meters import Avg\n", ""),
-    "it is imported from there": ("", "def go():\n    from tools import train\n    train.fit()\ngo()\n"),
-    "a text names it": ("", "import importlib\nimportlib.import_module('tools.train').fit()\n"),
-    "a text names its file": ("", "import runpy\nrunpy.run_path('tools/train.py')\n"),
+def test_a_script_that_nobody_imports_has_them_beside_it_and_nothing_else_to_try(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(module("") + GUARD)
+    for patch in (of_a_run(tmp_path, "train.py", script="train.py"), every_place(tmp_path, tmp_path / "train.py")):
+        assert b"from . import" not in patch.files[0].after and helper_places(patch) == ["tracelens_runtime.py"]
+
+
+STARTED = {
+    "its imports show a folder above": (
+        {"common/meters.py": "Avg = 1\n"},
+        "tools/train.py",
+        "from common.meters import Avg\n",
+    ),
+    "it is imported from there": ({"go.py": "from tools import train\n"}, "tools/train.py", ""),
+    "a text names it": ({"go.py": "import importlib\nimportlib.import_module('tools.train')\n"}, "tools/train.py", ""),
+    "it lies in a package": ({"core/__init__.py": ""}, "core/train.py", ""),
+    "tests import it by the package's name": (
+        {"__init__.py": "", "tests/__init__.py": "", "tests/test_train.py": "from ..train import fit\n"},
+        "train.py",
+        "",
+    ),
 }
+"""Whether these are modules of a package depends on how they are started."""
 
 
-@pytest.mark.parametrize("how", STARTED_FROM_ABOVE)
-def test_where_python_may_not_look_beside_the_file_its_helpers_are_not_proved(how: str, tmp_path: Path) -> None:
-    """`python -m tools.train`: an import that is not found would end the training before it begins."""
-    imports, main = STARTED_FROM_ABOVE[how]
-    files = {"common/meters.py": "Avg = 1\n", "tools/train.py": module(imports) + GUARD, "main.py": main}
+@pytest.mark.programs
+@pytest.mark.usefixtures("lean_programs")
+@pytest.mark.parametrize("how", STARTED)
+def test_it_is_found_however_the_file_is_loaded(how: str, tmp_path: Path) -> None:
+    files, name, imports = STARTED[how]
+    root = tmp_path / "project"
+    for file, content in {**files, name: module(imports) + GUARD}.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(content)
+    patch = every_place(root, root / name)
+    assert {hunk.tier for hunk in patch.hunks} == {"safe"} and imports_both_ways(patch, name)
+    write(patch)
+    whole = ".".join(("project", *Path(name).with_suffix("").parts))
+    ways = [(tmp_path, whole), (root, whole.partition(".")[2]), ((root / name).parent, Path(name).stem)]
+    for folder, as_module in ways[: 2 if imports else 3]:
+        path = [str(folder), *([str(root)] if imports else [])]
+        program = f"import sys\nsys.path[:0] = {path!r}\nimport {as_module} as it\nit.fit()\nprint('done')\n"
+        ended = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stdout[-5:]) == (0, "done\n"), ended.stderr
+    ended = subprocess.run(
+        [sys.executable, root / name],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert (ended.returncode, ended.stdout[-4:]) == (0, "end\n"), ended.stderr
+
+
+BY_PATH = (
+    "import runpy\nrunpy.run_path('tools/train.py')\n",
+    "import os, runpy\nrunpy.run_path(os.path.join('tools', 'train.py'))\n",
+    "import sys\nfrom importlib.util import *\nmodule_from_spec(spec_from_file_location('config', sys.argv[1]))\n",
+)
+
+
+@pytest.mark.parametrize("main", BY_PATH)
+def test_a_file_that_may_be_run_by_its_path_is_not_proved_to_find_them(main: str, tmp_path: Path) -> None:
+    """So it is no part of a package, and Python does not look beside it."""
+    files = {"tools/train.py": module("") + GUARD, "main.py": main}
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)

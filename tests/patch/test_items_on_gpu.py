@@ -75,6 +75,17 @@ ON_GPU = {
         "loader = DataLoader(first, 8)",
         "",
     ),
+    "a file that is read to it": (
+        "",
+        "x = torch.load('x.pt', map_location=device)\nloader = DataLoader(TensorDataset(x, x), 8)",
+        "",
+    ),
+    "a file that goes where it was saved": (
+        "from data import Items",
+        "loader = DataLoader(Items(), 8)",
+        SET.format(more="", moved="") + "    def __getitem__(self, i):\n        return torch.load(f'{i}.pt'), 0\n",
+    ),
+    "a block": ("", "with device:\n    x = torch.randn(80, 4)\nloader = DataLoader(TensorDataset(x, x), 8)", ""),
     "torch's default": (
         "torch.set_default_device('cuda')",
         "x = torch.randn(80, 4)\nloader = DataLoader(TensorDataset(x, x), 8)",
@@ -100,3 +111,36 @@ def test_items_of_the_host_are(tmp_path: Path) -> None:
     made += "data = Items()\nloader = DataLoader(data, batch_size=args['batch'])"
     patch = patched(tmp_path, "from data import Items", made, SET.format(more="", moved="") + ITEM)
     assert "pin_memory=torch.cuda.is_available()" in patch.diff
+
+
+PLAIN = {
+    "tensors": ("", "DataLoader(TensorDataset(torch.ones(8, 4), torch.ones(8, 2)), 8)", "safe"),
+    "pictures": ("from torchvision import datasets", "DataLoader(datasets.MNIST('x'), batch_size=8)", "safe"),
+    "pictures put together by hand": (
+        "from torchvision.datasets import MNIST",
+        "DataLoader(MNIST('x'), 8, collate_fn=tuple)",
+        "checked",
+    ),
+    "a class of the project's": ("from data import Items", "DataLoader(Items(), 8)", "safe"),
+    "one that is made of what is not known": (
+        "from data import Items\ndef fit(x):\n    return DataLoader(Items(x), 8)",
+        "fit(torch.ones(8, 4))",
+        "checked",
+    ),
+    "one that is filled": ("from data import Items", "DataLoader(data := Items(), 8)\ndata.push(1)", "checked"),
+    "one that returns an object": ("from data import Items, Pair", "DataLoader(Pair(), 8)", "checked"),
+    "one without batches": ("from data import Items", "DataLoader(Items(), batch_size=None)", "checked"),
+    "hidden arguments": ("from data import Items", "DataLoader(Items(), **{'batch_size': 8})", "checked"),
+    "a list": ("", "DataLoader(list(zip(torch.ones(8, 4), torch.ones(8, 2))), 8)", "checked"),
+}
+
+
+@pytest.mark.parametrize("what", PLAIN)
+def test_what_torch_puts_together_of_its_own_data_sets_is_proved(what: str, tmp_path: Path) -> None:
+    """Other batches may have objects that lose something, or are something else, when they are pinned."""
+    imports, made, tier = PLAIN[what]
+    own = "class Pair(Items):\n    def __getitem__(self, i):\n        return self\n"
+    patch = patched(tmp_path, imports, f"loader = {made}", SET.format(more=", *more", moved="") + ITEM + own)
+    (hunk,) = (hunk for hunk in patch.hunks if "pinned" in hunk.reason)
+    assert hunk.tier == tier
+    assert ("others may be changed when they are pinned" in hunk.unproved) == (tier == "checked")

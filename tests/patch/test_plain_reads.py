@@ -577,3 +577,23 @@ Trainer(dict(scale=1.0, batches=23)).train()
 def test_a_line_of_numbers_that_have_been_read_stays(returned: str, patched: bool, tmp_path: Path) -> None:
     patch = every_place(tmp_path, STEPS.replace("RETURNED", returned))
     assert ("defer-read" in [hunk.edit for hunk in patch.hunks]) == patched, patch.diff or patch.declined
+
+
+def test_what_is_lost_of_lines_that_do_not_come_in_each_batch_is_counted_in_lines(tmp_path: Path) -> None:
+    """Nine lines of every fifth batch are those of 45 batches."""
+    text = script(
+        "for i, (x, y) in enumerate(loader):\n    STEP\n    if i in (1, 2, 5):\n        print(loss.item())  # fires\n"
+    )
+    (hunk,) = patch_of(tmp_path, text, checked=True).hunks
+    assert "lines and results of the last 9 times at most are missing" in hunk.unproved
+    assert "read every 10 times instead" in hunk.reason
+
+
+@pytest.mark.parametrize(("k", "waits"), [("2", True), ("4", True), ("5", False), ("every", False)])
+def test_a_read_of_every_second_batch_is_no_read_of_few(k: str, waits: bool, tmp_path: Path) -> None:
+    loop = (
+        f"every = 50\nfor i, (x, y) in enumerate(loader):\n    STEP\n    if i % {k} == 0:\n        print(loss.item())\n"
+    )
+    patch = every_place(tmp_path, loop)
+    assert ("it is read only in few batches" in [one.obstacle for one in patch.declined]) != waits
+    assert bool(patch.hunks) == waits

@@ -134,6 +134,14 @@ def test_the_runtime_is_vendored_once_and_renewed_when_it_is_old(tmp_path: Path)
         patch_of(tmp_path, text)
 
 
+def test_a_package_of_the_helpers_name_is_nobody_elses(tmp_path: Path) -> None:
+    """Python would find it before the file."""
+    (tmp_path / "tracelens_runtime").mkdir()
+    (tmp_path / "tracelens_runtime/__init__.py").write_text("")
+    with pytest.raises(UsageError, match="not a file of TraceLens"):
+        patch_of(tmp_path, script(HELPED))
+
+
 def test_imports_go_below_the_docstring_and_future_imports(tmp_path: Path) -> None:
     text = '#!/usr/bin/env python\n"""Train."""\nfrom __future__ import annotations\n\n' + script(HELPED)
     after = patched_text(patch_of(tmp_path, text))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.average_meters import SUM_WITH_ITEM
-from tests.support.patching import assert_same, patch_of, script
+from tests.support.patching import assert_same, patch_of, patched_text, script
 from tracelens.patch.effects import memory
 
 LOG = "def log(values):\n    print(sorted(values.items()))\n"
@@ -388,6 +388,85 @@ def test_so_it_is_within_one_function(tmp_path: Path) -> None:
     patch = patch_of(tmp_path, text)
     if not patch.empty:
         assert_same(tmp_path, text, patch)
+
+
+REGISTER = """
+made = Meter()
+class Register:
+    def get(self):
+        return made
+register = Register()
+"""
+FOREVER = """
+class Batches:
+    def __iter__(self):
+        print("pass")
+        return iter(loader)
+    def __next__(self):
+        print("next")
+    def __len__(self):
+        print("length")
+        return 1
+batches = Batches()
+def train():
+    step = 0
+    while HEAD:
+        x, y = loader[step]
+        STEP
+        print(loss.item())  # fires
+        step += 1
+        if step > 20:
+            break
+train()
+"""
+
+
+@pytest.mark.parametrize(("head", "waits"), [("True", True), ("1", True), ("batches", False), ("len(batches)", False)])
+def test_a_loop_that_goes_through_nothing_runs_nothing_where_it_begins_a_pass(
+    head: str, waits: bool, tmp_path: Path
+) -> None:
+    text = script(FOREVER.replace("HEAD", head))
+    patch = patch_of(tmp_path, text)
+    assert patch.empty is not waits
+    if waits:
+        assert_same(tmp_path, text, patch)
+
+
+METERS = "class Meter:\n    total = 0.0\n    def update(self, value):\n        self.total += value\n"
+ITS_OWN_IMPORT = """
+def train():
+    from meters import Meter
+    IMPORT
+    losses, sizes = MADE, MADE
+    for step, (x, y) in enumerate(loader):
+        sizes.update(len(y))
+        STEP
+        losses.update(loss.item())  # fires
+        if step % 9 == 8:
+            print(sizes.total)
+    print(losses.total)
+train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "made", "alone"),
+    [
+        ("import meters", "meters.Meter()", True),
+        ("import meters as m; meters = m", "meters.Meter()", False),  # a variable: what it makes may hold it
+        ("from own import meters", "meters.Meter()", True),
+        ("from own import register as meters", "meters.get()", False),  # no module: both are one
+    ],
+)
+def test_what_a_module_makes_does_not_hold_the_module(imported: str, made: str, alone: bool, tmp_path: Path) -> None:
+    text = script(ITS_OWN_IMPORT.replace("IMPORT", imported).replace("MADE", made))
+    for folder in (tmp_path, tmp_path / "before", tmp_path / "after"):
+        folder.mkdir(exist_ok=True)
+        (folder / "meters.py").write_text(METERS)
+        (folder / "own.py").write_text(f"import meters\n{METERS}{REGISTER}")
+    patch = patch_of(tmp_path, text)
+    assert ("        sizes.update(len(y))\n        opt" in patched_text(patch)) is alone
+    assert_same(tmp_path, text, patch)
 
 
 @pytest.mark.parametrize("name", STILL_WAITS)

@@ -124,6 +124,11 @@ WRITTEN = {
     "under another name": "same = x\n        same += 1",
     "by numpy": "np.copyto(x.numpy(), 0)",
     "by a function": "wipe(x)",
+    "by a function of torch": "nn.functional.relu(x, inplace=True)",
+    "by a layer": "act = nn.ReLU(inplace=True)\n        act(x)",
+    "in a list": "kept = []\n        kept.append(x)\n        for one in kept[-2:]: one.clamp_(0, 1)",
+    "as an item": "kept = {}\n        kept['x'] = x\n        kept['x'].mul_(2)",
+    "as an attribute": "model.last = x\n        model.last.mul_(2)",
 }
 
 

@@ -7,9 +7,10 @@ asks: they answer in milliseconds.
 
 from __future__ import annotations
 
+import functools
 import os
-import sys
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,14 +22,23 @@ _started: list[str] = []
 """Programs that the current test has started so far."""
 
 
-def _note_programs(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in ("subprocess.Popen", "os.posix_spawn", "os.system"):
-        name = os.path.basename(os.fsdecode(arguments[0])) if arguments[0] else "?"
+def _noting(start: Callable[..., Any], named: Callable[..., Any]) -> Callable[..., Any]:
+    """`start` with a note of the program; `named` gives its path of what `start` is given."""
+
+    @functools.wraps(start)
+    def noted(*given: Any, **options: Any) -> Any:
+        name = os.path.basename(os.fsdecode(named(*given)) or "?")
         if name not in QUICK_PROGRAMS:
             _started.append(name)
+        return start(*given, **options)
+
+    return noted
 
 
-sys.addaudithook(_note_programs)
+# No audit hook: Python calls one for each `id()` as well, of which LibCST makes hundreds of thousands.
+subprocess._fork_exec = _noting(subprocess._fork_exec, lambda words, *_: words[0])  # type: ignore[attr-defined]
+for _name in ("posix_spawn", "posix_spawnp", "system"):
+    setattr(os, _name, _noting(getattr(os, _name), lambda program, *_: program))
 
 
 def is_pure(item: pytest.Item) -> bool:

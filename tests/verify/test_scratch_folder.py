@@ -56,7 +56,7 @@ def test_sockets_of_loader_workers_find_a_place_with_a_short_name(tmp_path, monk
 def test_the_guardian_ends_the_arm_that_runs_and_no_other(tmp_path):
     folder = tmp_path / "space"
     folder.mkdir()
-    sleeping = [sys.executable, "-c", "import time; time.sleep(60)"]
+    sleeping = [sys.executable, "-c", "import time; time.sleep(600)"]
     first, second = (subprocess.Popen(sleeping, start_new_session=True) for _ in range(2))
     guardian = scratch_folder._guardian(folder)
     space = scratch_folder.ScratchFolder(folder, guardian.stdin)
@@ -64,8 +64,8 @@ def test_the_guardian_ends_the_arm_that_runs_and_no_other(tmp_path):
         for group in (first.pid, 0, second.pid):
             space.watch_group(group)
         guardian.stdin.close()  # what the end of our process does
-        assert second.wait(timeout=10) == -9
-        assert guardian.wait(timeout=10) == 0
+        assert second.wait(timeout=120) == -9
+        assert guardian.wait(timeout=120) == 0
         assert first.poll() is None
         assert not folder.exists()
     finally:

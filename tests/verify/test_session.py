@@ -390,7 +390,7 @@ def test_module_launch_runs_the_patched_module(project):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_the_trial_process_and_removes_the_scratch_folder(project, number):
-    path = script(project, "print('up', os.getpid(), flush=True)\ntime.sleep(100)\n")
+    path = script(project, "print('up', os.getpid(), flush=True)\ntime.sleep(600)\n")
     scratch = project.parent / "scratch"
     scratch.mkdir()
     code = (
@@ -402,15 +402,15 @@ def test_a_signal_ends_the_trial_process_and_removes_the_scratch_folder(project,
         "patch = Patch(path.parent, (FilePatch(path, path.read_bytes(), b'pass'),), (), (), '')\n"
         "command, change = request.script_command(str(path)), request.PatchedVersion(patch)\n"
         "session.verify(request.VerificationRequest(command, path.parent, path.parent, change,\n"
-        "                                           budget_s=100.0, scratch_parent=scratch))\n"
+        "                                           budget_s=1000.0, scratch_parent=scratch))\n"
     )
     words = [sys.executable, "-c", code, str(path), str(scratch)]
     with subprocess.Popen(words, cwd=ROOT) as verifying:
         process = _started(scratch)
         verifying.send_signal(number)
         by_itself = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: -signal.SIGINT}
-        assert verifying.wait(timeout=20) == by_itself.get(number, 128 + number)
-    for _ in range(200):  # after a SIGKILL the guardian clears up, which nobody waits for
+        assert verifying.wait(timeout=120) == by_itself.get(number, 128 + number)
+    for _ in range(2400):  # after a SIGKILL the guardian clears up, which nobody waits for
         if not list(scratch.iterdir()) and not psutil.pid_exists(process):
             return
         time.sleep(0.05)
@@ -419,7 +419,7 @@ def test_a_signal_ends_the_trial_process_and_removes_the_scratch_folder(project,
 
 def _started(scratch):
     """The process of the first trial process, once it runs."""
-    for _ in range(400):
+    for _ in range(2400):
         for out in scratch.glob("*/run/out/stdout"):
             if found := re.search(r"up (\d+)\n", out.read_text()):
                 return int(found[1])

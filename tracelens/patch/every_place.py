@@ -17,12 +17,12 @@ from tracelens.edit_kinds import EditKind, WaitGroup, definition
 from tracelens.messages import say
 from tracelens.model import Edit, FilePatch, Location, Patch, Stall
 from tracelens.patch.code.batches import batches
-from tracelens.patch.code.import_roots import import_root
 from tracelens.patch.code.names import walk
 from tracelens.patch.code.source import SourceFile, Unreadable, parse
-from tracelens.patch.effects.project import Project, parsed
+from tracelens.patch.effects.project import parsed
 from tracelens.patch.files import diff, vendored
 from tracelens.patch.loop import guards
+from tracelens.patch.loop import options as option_defaults
 from tracelens.patch.loop.never import never_runs
 from tracelens.patch.loop.sites import SiteKind, find
 from tracelens.patch.recipes import PatchOptions, make
@@ -30,7 +30,7 @@ from tracelens.patch.recipes import PatchOptions, make
 NOT_RECORDED = say("nothing was recorded: what it costs is not known")
 ONE_PER_STEP = 1.0
 SELDOM = 0.1
-"""Calls per step of a place below `if step % k == 0`: k is seldom known, and most often 10 or more."""
+"""Calls per step of a place below `if step % k == 0` where nobody says what k is: most often it is 10 or more."""
 DEPTH = 1
 WORKERS = 16
 """More than any script asks for, so that each loader is a place for more of them."""
@@ -42,11 +42,7 @@ def patch_files(scripts: Iterable[Path], root: Path, intervals: Mapping[EditKind
 
     Raises `InputError` if a script cannot be read.
     """
-    project = Project(root.resolve())
-    patches = [
-        patch_script(script, root, intervals, replace(options, helper_folder=import_root(script.resolve(), project)))
-        for script in dict.fromkeys(scripts)
-    ]
+    patches = [patch_script(script, root, intervals, options) for script in dict.fromkeys(scripts)]
     files: dict[Path, FilePatch] = {}
     for patch in patches:
         files |= {file.path: _joined(files.get(file.path), file) for file in patch.files}
@@ -108,9 +104,9 @@ def _every_edit(source: SourceFile, intervals: Mapping[EditKind, int]) -> tuple[
         names = tuple(_name(group, line) for group in known.acts_on for line in places.get(group, ()))
         if names:
             edits.append(Edit(kind, stalls=names, interval=interval, depth=DEPTH))
-    rare = frozenset(site.line for site in find(source) if _below_interval(source, site.node))
+    shares = {site.line: _share(source, site.node) for site in find(source)}
     stalls = (
-        _stall(group, Location(source.shown, line), SELDOM if line in rare else ONE_PER_STEP)
+        _stall(group, Location(source.shown, line), shares.get(line, ONE_PER_STEP))
         for group, lines in places.items()
         for line in lines
     )
@@ -123,17 +119,24 @@ def _run_together(source: SourceFile) -> Iterator[ast.Module]:
     return (tree for tree in trees if tree is not None)
 
 
-def _below_interval(source: SourceFile, node: cst.CSTNode) -> bool:
-    """Whether a place stands below `if step % k == 0` in its loop."""
+def _share(source: SourceFile, node: cst.CSTNode) -> float:
+    """The calls per step of a place, by the `if step % k == 0` in its loop that it stands below."""
     below = node
     for ancestor in source.ancestors(node):
         if isinstance(ancestor, (cst.For, cst.While, cst.FunctionDef)):
-            return False
-        inside = isinstance(ancestor, cst.If) and below is ancestor.body
-        if inside and any(isinstance(part, cst.Modulo) for part in walk(cst.ensure_type(ancestor, cst.If).test)):
-            return True
+            break
+        if isinstance(ancestor, cst.If) and below is ancestor.body:
+            divided = [part for part in walk(ancestor.test) if _is_remainder(part)]
+            if divided:
+                by = cst.ensure_type(divided[0], cst.BinaryOperation).right
+                known = by if isinstance(by, cst.Integer) else option_defaults.default_of(source, by)
+                return SELDOM if known is None else 1 / max(known.evaluated_value, 1)
         below = ancestor
-    return False
+    return ONE_PER_STEP
+
+
+def _is_remainder(node: cst.CSTNode) -> bool:
+    return isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Modulo)
 
 
 def _lines(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""From which folder a project imports a file: there what the file needs must lie."""
+"""From which folders a project imports a file."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import script
-from tracelens.patch.code.import_roots import import_root
+from tracelens.patch.code.import_roots import import_roots
 from tracelens.patch.effects.project import Project
 from tracelens.patch.every_place import patch_files
 from tracelens.patch.recipes import PatchOptions
 
 PROJECTS = {
-    "a package": ({"main.py": "from core.trainer import fit\n", "core/__init__.py": ""}, "core/trainer.py", "."),
-    "a folder without __init__": ({"main.py": "import engine.loop\n"}, "engine/loop.py", "."),
-    "a module of a package": ({"main.py": "from core import trainer\n"}, "core/trainer.py", "."),
+    "a package": ({"main.py": "from core.trainer import fit\n", "core/__init__.py": ""}, "core/trainer.py", ["."]),
+    "a folder without __init__": ({"main.py": "import engine.loop\n"}, "engine/loop.py", ["."]),
+    "a module of a package": ({"main.py": "from core import trainer\n"}, "core/trainer.py", ["."]),
     "through the package's own names": (
         {"main.py": "import core\n", "core/__init__.py": "from .trainer import fit\n"},
         "core/trainer.py",
-        ".",
+        ["."],
     ),
-    "beside": ({"run/main.py": "from loop import fit\n"}, "run/loop.py", "run"),
-    "two ways": ({"a.py": "import deep.core.t\n", "deep/b.py": "from core.t import fit\n"}, "deep/core/t.py", "."),
-    "nobody": ({"main.py": "import json\n"}, "core/trainer.py", None),
+    "beside": ({"run/main.py": "from loop import fit\n"}, "run/loop.py", ["run"]),
+    "two ways": (
+        {"a.py": "import deep.core.t\n", "deep/b.py": "from core.t import fit\n"},
+        "deep/core/t.py",
+        [".", "deep"],
+    ),
+    "nobody": ({"main.py": "import json\n"}, "core/trainer.py", []),
     "a script that tests import too": (
         {"tests/test_train.py": "from scripts.train import main\n"},
         "scripts/train.py",
-        None,
+        ["."],
     ),
 }
 
@@ -42,11 +46,10 @@ def project(folder: Path, files: dict[str, str], file: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("name", PROJECTS)
-def test_the_folder_is_the_one_that_imports_name_the_file_from(name: str, tmp_path: Path) -> None:
+def test_the_folders_are_those_that_imports_name_the_file_from(name: str, tmp_path: Path) -> None:
     files, file, expected = PROJECTS[name]
-    own = "if __name__ == '__main__':\n    pass\n" if name.startswith("a script") else "def fit():\n    pass\n"
-    path = project(tmp_path, files, file, own)
-    assert import_root(path, Project(tmp_path)) == (None if expected is None else tmp_path / expected)
+    path = project(tmp_path, files, file, "def fit():\n    pass\n")
+    assert import_roots(path, Project(tmp_path)) == {tmp_path / folder for folder in expected}
 
 
 LOOP = (
@@ -58,16 +61,16 @@ LOOP = (
 @pytest.mark.programs
 @pytest.mark.usefixtures("lean_programs")
 @pytest.mark.parametrize(
-    ("files", "helpers"),
-    [({"core/__init__.py": ""}, "core/tracelens_runtime.py"), ({}, "tracelens_runtime.py")],
+    "files",
+    [{"core/__init__.py": ""}, {}],
 )
-def test_a_patched_module_finds_its_helpers(files: dict[str, str], helpers: str, tmp_path: Path) -> None:
+def test_a_patched_module_finds_its_helpers(files: dict[str, str], tmp_path: Path) -> None:
     main = "from core.trainer import fit\nfit()\nprint('done')\n"
     path = project(tmp_path, {"main.py": main, **files}, "core/trainer.py", script(LOOP))
     patch = patch_files(
         [tmp_path / "main.py", path], tmp_path, {"defer-read": 10}, PatchOptions(checked=True, lossy=False)
     )
-    assert {file.path.relative_to(tmp_path).as_posix() for file in patch.files} >= {helpers}
+    assert {file.path.relative_to(tmp_path).as_posix() for file in patch.files} >= {"core/tracelens_runtime.py"}
     for file in patch.files:
         file.path.write_bytes(file.after)
     ended = subprocess.run([sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=False)

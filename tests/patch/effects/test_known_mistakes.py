@@ -38,7 +38,7 @@ def test_a_duration_on_the_screen_that_the_wait_is_part_of_is_never_proved(
     answer = asked(files(TIMED, SURROUNDINGS[around]))
     assert answer.tier == "checked", answer
     assert {r.text for r in answer.reasons} == {
-        "a duration that is shown is measured in the loop, and the wait that goes is a part of it"
+        "a duration that is shown or decides is measured in the loop, and the wait is a part of it"
     }
 
 

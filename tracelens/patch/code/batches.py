@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 
 _STEP_OWNER = re.compile(r"opt|scaler|^o$", re.IGNORECASE)
@@ -45,16 +46,16 @@ def batches(tree: ast.Module, others: Iterable[ast.Module] = ()) -> Batches:
     steps = _step_functions(defined)
     called_here = steps | _steps_elsewhere(others, {node.name for node in defined})
     loops = tuple(
-        node for node in ast.walk(tree) if isinstance(node, Loop) and (_trains(node) or _calls(node, called_here))
+        node for node in syntax.walk(tree) if isinstance(node, Loop) and (_trains(node) or _calls(node, called_here))
     )
-    inside = {id(part) for loop in loops for part in ast.walk(loop)}
+    inside = {id(part) for loop in loops for part in syntax.walk(loop)}
     called = {name for loop in loops for name in _called(loop)}
     functions = (node for node in defined if id(node) not in inside)
     return Batches(loops, tuple(f for f in functions if _trains(f) or (f.name in steps and f.name in called)))
 
 
 def _defined(tree: ast.Module) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in _NO_STEPS]
+    return [node for node in syntax.walk(tree) if isinstance(node, ast.FunctionDef) and node.name not in _NO_STEPS]
 
 
 def _steps_elsewhere(others: Iterable[ast.Module], own: Collection[str]) -> frozenset[str]:
@@ -101,7 +102,7 @@ def _called(node: Loop | ast.FunctionDef) -> Iterator[str]:
 
 def own(node: ast.AST, *, through_loops: bool) -> Iterator[ast.AST]:
     """Everything below a node, without functions defined inside it."""
-    for child in ast.iter_child_nodes(node):
+    for child in syntax.children(node):
         if isinstance(child, _SCOPES) or (isinstance(child, Loop) and not through_loops):
             continue
         yield child

@@ -16,6 +16,11 @@ CLOCKS = words(
     " time.process_time_ns time.thread_time time.thread_time_ns timeit.default_timer"
 )
 MOMENTS = words("datetime.datetime.now datetime.datetime.utcnow datetime.datetime.today pandas.Timestamp.now")
+TIMES_OF_DAY = words(
+    "time.strftime time.ctime time.asctime time.localtime time.gmtime datetime.date.today pandas.Timestamp.utcnow"
+    " pandas.Timestamp.today numpy.datetime64"
+)
+"""What decides by the calendar, where it is not given the time."""
 _SPEAKS = words(
     "timer timers timing stopwatch clock speed speedometer throughput perf lap laps fps ips eta ticker ticktock"
 )

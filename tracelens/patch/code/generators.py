@@ -12,11 +12,15 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tracelens.messages import say
 from tracelens.patch.code.source import ReasonedError
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.words import words
 
+_KEPT_METHODS = 64
+"""Methods that loops run over; a project has a few."""
 _KEEPS_NOTHING = words("str repr format print len type isinstance hasattr getattr id super")
 """Calls that are given the object and keep nothing of it."""
 _PLAIN = (ast.Compare, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Constant, ast.Name, ast.Call)
@@ -44,7 +48,19 @@ class Shown:
 
 def shown(function: ast.FunctionDef) -> Shown:
     """When the method looks at its object; raises `Unproven`."""
-    return _Generator(function).shown()
+    told = _told(function)
+    if isinstance(told, Shown):
+        return told
+    raise Unproven(told)
+
+
+@lru_cache(maxsize=_KEPT_METHODS)
+def _told(function: ast.FunctionDef) -> Shown | str:
+    """The same, or why it is not proven: each plan of a loop asks."""
+    try:
+        return _Generator(function).shown()
+    except Unproven as error:
+        return error.reason
 
 
 def hands_on(function: ast.FunctionDef) -> bool:
@@ -63,7 +79,7 @@ class _Generator:
     def __init__(self, function: ast.FunctionDef) -> None:
         if function.decorator_list or function.args.vararg is not None or function.args.kwarg is not None:
             raise Unproven(say("is decorated, or takes any number of arguments"))
-        if any(isinstance(node, _HIDES) for part in function.body for node in ast.walk(part)):
+        if any(isinstance(node, _HIDES) for part in function.body for node in syntax.walk(part)):
             raise Unproven(say("has a function of its own, or names of the whole file"))
         if hands_on(function):
             raise Unproven(say("hands its object on"))
@@ -106,12 +122,12 @@ class _Generator:
         return _replaced(condition, {self._counter: _plus(self._counter, shift)}) if shift else condition
 
     def _yielding_loop(self) -> tuple[ast.For, int]:
-        yields = [node for node in ast.walk(self._function) if isinstance(node, (ast.Yield, ast.YieldFrom))]
+        yields = [node for node in syntax.walk(self._function) if isinstance(node, (ast.Yield, ast.YieldFrom))]
         for loop in self._function.body:
             for at, statement in enumerate(loop.body if isinstance(loop, ast.For) else ()):
                 alone = isinstance(statement, ast.Expr) and [statement.value] == yields
                 if isinstance(loop, ast.For) and alone and isinstance(yields[0], ast.Yield):
-                    if any(isinstance(node, _LEAVES) for part in loop.body for node in ast.walk(part)):
+                    if any(isinstance(node, _LEAVES) for part in loop.body for node in syntax.walk(part)):
                         raise Unproven(say("can leave its loop in the middle"))
                     return loop, at
         raise Unproven(say("has not just one `yield`, in one loop"))
@@ -121,7 +137,7 @@ class _Generator:
         tainted, size = {first_parameter(self._function), "super"}, 0
         while size != len(tainted):
             size = len(tainted)
-            for node in ast.walk(self._function):
+            for node in syntax.walk(self._function):
                 if isinstance(node, _BINDS):
                     bound, value = _binding(node)
                     tainted |= bound if _names(value) & tainted else set()
@@ -164,7 +180,7 @@ class _Generator:
         return values[0] if len(values) == 1 else None
 
     def _stores(self, name: str) -> int:
-        nodes = (node for node in ast.walk(self._function) if isinstance(node, ast.Name) and node.id == name)
+        nodes = (node for node in syntax.walk(self._function) if isinstance(node, ast.Name) and node.id == name)
         return sum(not isinstance(node.ctx, ast.Load) for node in nodes)
 
     def _necessary(self, test: ast.expr) -> ast.expr:
@@ -177,7 +193,7 @@ class _Generator:
                 return known[0] if len(known) == 1 else ast.BoolOp(ast.And(), known)
         constants = {name: value for name in _names(test) for value in [self._constant(name)] if value is not None}
         closed = _replaced(test, constants)
-        if not all(self._is_closed(node) for node in ast.walk(closed)):
+        if not all(self._is_closed(node) for node in syntax.walk(closed)):
             raise Unproven(
                 say("looks at its object when more than the batch's number says so (line {lineno})", lineno=test.lineno)
             )
@@ -201,7 +217,7 @@ class _Generator:
     def _constant(self, name: str) -> ast.expr | None:
         """What a name is, if it is assigned once, before the loop, and what it is made of has always one value."""
         value = self._assigned_before(name) if name != self._counter and self._stores(name) == 1 else None
-        calls = value is None or any(isinstance(node, ast.Call) for node in ast.walk(value))
+        calls = value is None or any(isinstance(node, ast.Call) for node in syntax.walk(value))
         return None if calls else value
 
 
@@ -255,7 +271,7 @@ def _root(node: ast.AST) -> str:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {part.id for part in syntax.walk(node) if isinstance(part, ast.Name)}
 
 
 def _exposes(node: ast.AST, name: str) -> bool:
@@ -268,4 +284,4 @@ def _exposes(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _KEEPS_NOTHING:
         given = (one.value if isinstance(one, ast.keyword) else one for one in (*node.args, *node.keywords))
         return any(_exposes(one, name) for one in given if not isinstance(one, ast.Name))
-    return any(_exposes(child, name) for child in ast.iter_child_nodes(node))
+    return any(_exposes(child, name) for child in syntax.children(node))

@@ -1,7 +1,6 @@
-"""From which folder a project imports one of its files: there a module that this file needs is found.
+"""From which folders a project imports one of its files, and whether it may be started by itself.
 
-In: a file and its project. Out: a folder. For files of which nobody knows who starts them; beside a script that was
-recorded stands what it imports.
+In: a file and its project. Out: folders.
 """
 
 from __future__ import annotations
@@ -10,16 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.project import Project, modules_named
-
-
-def import_root(path: Path, project: Project) -> Path | None:
-    """The outermost folder that import statements of the project name `path` from: for `from core.trainer import fit`
-    the one that holds core/. None where nobody imports it, and for a script that can be started by itself."""
-    own = project.tree(path)
-    if own is None or is_started(own):
-        return None
-    return min(import_roots(path, project), key=lambda folder: len(folder.parts), default=None)
 
 
 def import_roots(path: Path, project: Project) -> frozenset[Path]:
@@ -33,7 +24,7 @@ def is_started(tree: ast.Module) -> bool:
         isinstance(part, ast.Name) and part.id == "__name__"
         for node in tree.body
         if isinstance(node, ast.If)
-        for part in ast.walk(node.test)
+        for part in syntax.walk(node.test)
     )
 
 

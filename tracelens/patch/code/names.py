@@ -22,9 +22,9 @@ WHOLE_SELF = frozenset({"self", "cls", "self.__dict__"})
 """Keys of the object as a whole: whoever has one of them can see all its attributes."""
 KEPT_STATEMENTS = 4096
 """Statements whose names are looked up again and again while a loop is planned; that is some files' worth."""
-KEPT_WALKS = 256
-"""Blocks whose parts are kept; a file that is patched has some dozens."""
+KEPT_WALKS = 1024  # blocks and lines whose parts are kept; a file that is patched has some hundreds
 _BLOCKS = (cst.Module, cst.IndentedBlock, cst.FunctionDef, cst.ClassDef, cst.For, cst.While, cst.If, cst.With, cst.Try)
+_WALKED_AGAIN = frozenset((*_BLOCKS, cst.SimpleStatementLine))
 CONSTANTS = frozenset({"True", "False", "None"})
 """Names to LibCST, values to Python: nothing can change them, and no parameter can be called so."""
 _PRINTERS = frozenset({"print", "open", "pprint.pprint", "display"})
@@ -117,7 +117,7 @@ def children(node: cst.CSTNode) -> Sequence[cst.CSTNode]:
 
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """The node and everything below it, in the order of the text."""
-    return iter(_kept_walk(node)) if type(node) in _BLOCKS else _walk(node)
+    return iter(_kept_walk(node)) if type(node) in _WALKED_AGAIN else _walk(node)
 
 
 def of_kinds(node: cst.CSTNode, kinds: Collection[type[cst.CSTNode]]) -> Iterator[cst.CSTNode]:
@@ -141,9 +141,9 @@ def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
 
 def dotted(node: cst.CSTNode | None) -> str:
     """`a.b.c` for a chain of plain attributes on a name, else ""."""
-    if isinstance(node, cst.Name):
+    if type(node) is cst.Name:
         return node.value
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         base = dotted(node.value)
         return f"{base}.{node.attr.value}" if base else ""
     return ""
@@ -151,13 +151,13 @@ def dotted(node: cst.CSTNode | None) -> str:
 
 def last_name(node: cst.CSTNode | None) -> str:
     """`backward` of `loss.backward` and of `losses[0].backward`; "" of what is no name."""
-    return node.attr.value if isinstance(node, cst.Attribute) else dotted(node)
+    return node.attr.value if type(node) is cst.Attribute else dotted(node)
 
 
 def method_of(node: cst.CSTNode | None) -> str:
     """The method that a call is of, by its name; "" of any other node."""
-    called = node.func if isinstance(node, cst.Call) else None
-    return called.attr.value if isinstance(called, cst.Attribute) else ""
+    called = node.func if type(node) is cst.Call else None
+    return called.attr.value if type(called) is cst.Attribute else ""
 
 
 def variables(node: cst.CSTNode, *, outer: bool = False) -> Iterator[cst.Name | cst.Attribute]:
@@ -165,17 +165,17 @@ def variables(node: cst.CSTNode, *, outer: bool = False) -> Iterator[cst.Name | 
 
     `outer`: those of the code around the node alone; `t` in `[len(t) for t in texts]` is the comprehension's own.
     """
-    if isinstance(node, cst.Name):
+    if type(node) is cst.Name:
         if node.value not in CONSTANTS:
             yield node
-    elif isinstance(node, cst.Attribute):
+    elif type(node) is cst.Attribute:
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
             yield node
         else:
             yield from variables(node.value, outer=outer)
     elif outer and isinstance(node, cst.BaseComp):
         yield from _of_comprehension(node)
-    elif not isinstance(node, (cst.Import, cst.ImportFrom)):
+    elif type(node) not in (cst.Import, cst.ImportFrom):
         label = _label(node)
         for child in children(node):
             if child is not label:
@@ -208,15 +208,15 @@ def _attribute_key(node: cst.Attribute) -> str:
 
 def root_key(node: cst.CSTNode) -> str | None:
     """The key of the object at the bottom of `a.b[0].c()`; None if that is no name."""
-    if isinstance(node, cst.Name):
+    if type(node) is cst.Name:
         return None if node.value in CONSTANTS else node.value
-    if isinstance(node, cst.Attribute):
+    if type(node) is cst.Attribute:
         if isinstance(node.value, cst.Name) and node.value.value in _SELF:
             return _attribute_key(node)
         return root_key(node.value)
-    if isinstance(node, cst.Subscript):
+    if type(node) is cst.Subscript:
         return root_key(node.value)
-    if isinstance(node, cst.Call):
+    if type(node) is cst.Call:
         return root_key(node.func)
     return None
 
@@ -228,9 +228,9 @@ def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
         return known
     out = {key(variable) for variable in variables(node, outer=True)}
     for part in walk(node):
-        if isinstance(part, cst.Call):
+        if type(part) is cst.Call:
             out |= _looked_at(part, names)
-        elif isinstance(part, (cst.Attribute, cst.Name)):
+        elif type(part) is cst.Attribute or type(part) is cst.Name:
             full = names.qualified(part)
             if full in STREAMS:
                 out.add(OUTPUT)
@@ -241,7 +241,7 @@ def touched(node: cst.CSTNode, names: FileNames) -> frozenset[str]:
 
 def parameters(function: cst.FunctionDef | cst.Lambda) -> frozenset[str]:
     """The names of a function's parameters."""
-    return frozenset(part.name.value for part in walk(function.params) if isinstance(part, cst.Param))
+    return frozenset(part.name.value for part in walk(function.params) if type(part) is cst.Param)
 
 
 def values_assigned(names: Collection[str], nodes: Iterable[cst.CSTNode]) -> list[cst.BaseExpression]:
@@ -338,7 +338,7 @@ def written(statement: cst.CSTNode, names: FileNames) -> frozenset[str]:
         if method_of(call) in _TO_FILES:
             out |= {OUTPUT, FILES}
     for part in walk(statement):
-        if isinstance(part, cst.Call) and is_output(part, names):
+        if type(part) is cst.Call and is_output(part, names):
             out |= {OUTPUT} | _file_of(part)
     return frozenset(out)
 

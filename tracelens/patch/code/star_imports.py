@@ -13,6 +13,7 @@ from pathlib import Path
 import libcst as cst
 
 from tracelens.patch.code.names import dotted, of_kinds
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.project import Project
 from tracelens.patch.effects.scopes import imported, stored_in
 
@@ -55,7 +56,7 @@ def _exported(project: Project, base: str, dots: int, importer: Path, seen: froz
 
 def _listed(tree: ast.Module) -> frozenset[str] | None:
     """The names in `__all__`; none are known where it is put together."""
-    for node in ast.walk(tree):
+    for node in syntax.walk(tree):
         if isinstance(node, ast.Name) and node.id == "__all__":
             break
     else:

@@ -1,19 +1,21 @@
 """What stands around statements that run later: the function of the loop, and the `with` blocks within the loop.
 
-In: the facts of a loop. Out: nothing; raises `Blocked`, or notes a doubt.
+In: the facts of a loop. Out: nothing, a condition or a reason; raises `Blocked`, or notes a doubt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import dotted, walk
+from tracelens.patch.code.names import dotted, rebound, walk, written
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.doubts import doubt
 from tracelens.patch.loop.facts import LoopFacts
-from tracelens.patch.loop.loops import Blocked, Suspected, scope_obstacles
+from tracelens.patch.loop.loops import OF_A_HEAD, Blocked, Suspected, is_rare, scope_obstacles
 
 _RUNS_TEXT = words("eval exec")
 """What they look at is in a text; `locals()` has every name, also one that a patch makes."""
@@ -57,3 +59,26 @@ def check_context(node: cst.With, facts: LoopFacts) -> None:
                 node, say("what `with {code}` changes is not known", code=facts.source.code(item.item)), blocked.by_hand
             ),
         )
+
+
+def constant_condition(facts: LoopFacts, node: cst.CSTNode | None) -> cst.If | None:
+    """The condition by which a statement is met in each batch or in none, as it has one value while the loop runs:
+    `if args.log_norm:`. Its name alone makes it one of few batches."""
+    below = node
+    for ancestor in facts.source.ancestors(node) if node is not None else ():
+        if isinstance(ancestor, cst.If) and below is ancestor.body and is_rare(ancestor.test, facts.varying):
+            return None if facts.varies(ancestor.test) else ancestor
+        below = ancestor
+    return None
+
+
+def why_block_stays(facts: LoopFacts, node: cst.For | cst.With, members: Collection[cst.CSTNode]) -> tuple[str, str]:
+    """Why a block cannot wait whose head has to do with the results: it looks at them, or its rounds hand them out."""
+    inside = [one for one in walk(node.body) if one in members and isinstance(one, cst.BaseSmallStatement)]
+    changed = {name for one in inside for name in written(one, facts.names)} - {
+        n for one in inside for n in rebound(one)
+    }
+    if isinstance(node, cst.For) and (filled := sorted(changed & rebound(node))):
+        told = say("each round of the block fills another `{name}`", name=filled[0])
+        return told, say("write a statement for each of them, or read the values every N batches")
+    return OF_A_HEAD

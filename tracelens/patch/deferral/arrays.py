@@ -16,6 +16,7 @@ import libcst as cst
 from tracelens.patch.code.names import dotted, last_name, root_key
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
 from tracelens.patch.deferral import value_types
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.scopes import imported
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
@@ -85,7 +86,7 @@ def _functions(source: SourceFile) -> _Functions:
 @lru_cache(maxsize=PARSED_FILES)
 def _foreign(source: SourceFile) -> frozenset[str]:
     """Names under which some file has a library that may give arrays."""
-    bound = (pair for tree in source.trees.values() for node in ast.walk(tree) for pair in imported(node))
+    bound = (pair for tree in source.trees.values() for node in syntax.walk(tree) for pair in imported(node))
     project = source.project
     tops = ((name, full.partition(".")[0]) for name, full in bound if not full.startswith("."))
     found = (name for name, top in tops if top not in _NO_ARRAYS and project.module(top, 0, source.path) is None)
@@ -113,7 +114,7 @@ def _only_torch(source: SourceFile, name: str) -> bool:
 
 def _said(function: ast.FunctionDef) -> frozenset[str]:
     """The names and attributes in a function, without those of constants."""
-    nodes = list(ast.walk(function))
+    nodes = list(syntax.walk(function))
     attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
     constants = {node.value for node in attributes if node.attr in _CONSTANTS}
     names = (node.id for node in nodes if isinstance(node, ast.Name) and node not in constants)

@@ -48,6 +48,8 @@ class ExpressionCaptures:
     """In a branch that may not be taken: the names that are bound all the same; None outside of branches."""
     _stores: bool = False
     """The statement keeps objects: one that the loop goes on to change must not become a copy."""
+    _in_text: bool = False
+    """Of the values that are taken in a text is made, by nothing that could keep them: who keeps it keeps none."""
 
     def expression(self, node: cst.BaseExpression) -> None:
         """Take in an expression: what does not depend on state is kept, the rest is evaluated later."""
@@ -65,6 +67,12 @@ class ExpressionCaptures:
         self._parts(node)
 
     def _parts(self, node: cst.BaseExpression) -> None:
+        outer = self._in_text
+        self._in_text = formats.makes_text(node) or (outer and not isinstance(node, _DEPENDING))
+        self._take_apart(node)
+        self._in_text = outer
+
+    def _take_apart(self, node: cst.BaseExpression) -> None:
         if isinstance(node, (cst.Await, cst.Yield, cst.NamedExpr, cst.Lambda)):
             raise Blocked(node, say("the expression cannot be evaluated later"), say("take it out of the statement"))
         if isinstance(node, (cst.Name, cst.Attribute)):
@@ -270,7 +278,8 @@ class ExpressionCaptures:
             self._capture(read.node, read.kind, read.tensor)
 
     def _capture(self, node: cst.BaseExpression, read: str, tensor: cst.BaseExpression | None = None) -> None:
-        keep(self.captures, self.facts, CaptureRequest(node, read, tensor, self._stores, self._definite))
+        stores = self._stores and not self._in_text
+        keep(self.captures, self.facts, CaptureRequest(node, read, tensor, stores, self._definite))
 
     # ----------------------------------------------------------------------------------------------- questions
 

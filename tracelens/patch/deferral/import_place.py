@@ -12,32 +12,40 @@ import libcst as cst
 
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines
-from tracelens.patch.deferral.helper_place import HelperPackage, modules_of
+from tracelens.patch.deferral.helper_place import HelperPlace, modules_of
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop.loops import own_nodes
 
+_EITHER = """try:
+{indent}from . import {module}
+except ImportError:  # this file was not loaded as a part of a package
+{indent}import {module}"""
+
 
 def import_splice(
-    source: SourceFile, before: int, installed: bool = False, package: HelperPackage | None = None
+    source: SourceFile, before: int, installed: bool = False, place: HelperPlace | None = None
 ) -> Splice | None:
     """`import tracelens_runtime` among the imports at the top; None where it is there already.
 
     `before`: the line of the first use. `installed`: from the TraceLens that is installed where the script runs,
-    instead of the file beside it. `package`: from the project's package that has the file.
+    instead of the file beside it. `place`: where the file is that has them, if not beside the script.
     """
     if MODULE in source.names.imports:
         return None
-    if package is not None:
-        text = f"from {package.name} import {MODULE}" if package.name else f"import {MODULE}"
-        return loop_lines.whole_line(source, _beside(source, before, package), text)
+    if place is not None and place.or_alone:
+        text = _EITHER.format(indent=source.module.default_indent, module=MODULE)
+        return loop_lines.whole_line(source, _line(source, before, installed=True), text)
+    if place is not None:
+        text = f"from {place.name} import {MODULE}" if place.name else f"import {MODULE}"
+        return loop_lines.whole_line(source, _beside(source, before, place), text)
     text = f"from tracelens import runtime as {MODULE}" if installed else f"import {MODULE}"
     return loop_lines.whole_line(source, _line(source, before, installed), text)
 
 
-def _beside(source: SourceFile, before: int, package: HelperPackage) -> int:
-    """The line of the import that shows the package: what it needs, as a path, is set by then. Below torch it is ours,
+def _beside(source: SourceFile, before: int, place: HelperPlace) -> int:
+    """The line of the import that shows the place: what it needs, as a path, is set by then. Below torch it is ours,
     and below it where comments stand above."""
-    shown_by, usual = package.shown_by, _line(source, before, installed=True)
+    shown_by, usual = place.shown_by, _line(source, before, installed=True)
     torch = next((source.line(part) for part in source.module.body if _imports_torch(part)), before)
     if shown_by is None or source.line(shown_by) < torch:
         return usual

@@ -16,7 +16,7 @@ from tracelens.patch.code.naming import take_name, unused_name
 from tracelens.patch.code.source import SourceFile, Splice
 from tracelens.patch.deferral import loop_lines, plain_reads, plain_torch
 from tracelens.patch.deferral.direct_calls import direct_calls
-from tracelens.patch.deferral.function import DeferredFunction, name_of
+from tracelens.patch.deferral.function import DeferredFunction, first_comment, name_of
 from tracelens.patch.deferral.loop_exits import leaving
 from tracelens.patch.deferral.plain_plan import PlainPlan
 from tracelens.patch.deferral.planning import Deferral
@@ -209,28 +209,34 @@ def _functions(moved: Sequence[DeferredFunction], indent: str, gone: frozenset[c
 def _reads(deferral: Deferral, ahead: str) -> list[Splice]:
     """The calls that run what waits: where the plan says so, before the loop is left on purpose, as no error of theirs
     gets out of an iterator that is closed, and N batches together where a clock is read next."""
-    shown = deferral.places.shown
+    shown = (*deferral.places.shown, *deferral.places.behind)
     waits = {node for run in deferral.runs for statement in run.statements for node in walk(statement)}
     there = waits.union(place.statement for place in shown)
     left = (ReadPlace(line, line) for line in leaving(deferral.facts, breaks=False, errors=True) if line not in there)
-    out = [
-        _drain_before(deferral.facts, place, ahead) for place in once(deferral.facts, (*shown, *left), deferral.runs)
-    ]
     clock, source = deferral.places.clock, deferral.facts.source
+    above = {
+        statement: source.line_start(first_comment(source, run.statements[0]))
+        for run in deferral.runs
+        for statement in run.statements
+    }
+    """Where what moves begins, with the comments above it."""
+    places = once(deferral.facts, (*shown, *left), deferral.runs)
+    out = [_drain_before(deferral.facts, place, ahead, above.get(place.statement)) for place in places]
     if clock is not None:
-        begin = source.line_start(source.line(clock))
+        begin = above.get(clock, source.line_start(source.line(clock)))
         out.append(Splice(begin, begin, f"{source.indentation(clock)}{ahead}.read_due()\n", loop_lines.INSIDE))
     return out
 
 
-def _drain_before(facts: LoopFacts, place: ReadPlace, ahead: str) -> Splice:
+def _drain_before(facts: LoopFacts, place: ReadPlace, ahead: str, above: int | None) -> Splice:
+    """The drain for a place. `above`: where it goes as the statement moves with others, whose first one is there."""
     source, node = facts.source, place.statement
     start, _ = source.span(node)
     if isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
-        begin, indent = source.line_start(source.line(node)), source.indentation(node)
+        indent = source.indentation(node)
+        begin = above if above is not None else source.line_start(loop_lines.line_of(source, place))
         if place.test:
             inner = indent + source.module.default_indent
-            begin = source.line_start(loop_lines.line_of(source, place))
             return Splice(begin, begin, f"{indent}if {place.test}:\n{inner}{ahead}.drain()\n", loop_lines.INSIDE)
         if guards.leaves_loop(facts, node):
             inner = indent + source.module.default_indent

@@ -29,7 +29,7 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     if shows and deferral.bar is not None and deferral.bar.assumed:
         yield say("`{total}` is taken for the number of batches", total=deferral.bar.assumed)
     if reads is None:
-        if place := unsure(deferral.facts.source, deferral.facts.source.line(deferral.facts.loop)):
+        if place := unsure(deferral.facts.source):
             yield place
         if shows:  # an exception of the loader has closed it when what waits is read
             yield say("where an exception or a signal ends the loop, the bar keeps the text of a batch before, or none")
@@ -37,6 +37,8 @@ def doubts(deferral: Deferral, reads: PlainPlan | None, interval: int) -> Iterat
     if reads.texts:
         yield say("the bar shows a new text every {interval} batches and in the last one", interval=interval)
     last = say("of the last {interval} batches at most", interval=interval - 1)
+    if reads.below_conditions:
+        last = say("of the last {interval} times at most", interval=interval - 1)
     names = ", ".join(f"`{name}`" for name in sorted(reads.lost - {OUTPUT, FILES}))
     if reads.lost & {OUTPUT, FILES}:
         yield say("where an exception or a signal ends the loop, lines and results {last} are missing", last=last)

@@ -7,6 +7,7 @@ the script runs. Nothing wraps the loop's iterator here, so what waits when an e
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -87,6 +88,15 @@ class PlainPlan:
         return not any((self.texts, self.lost, self.rates, self.numbers, self.assumed, self.unchanged, self.whole))
 
     @property
+    def below_conditions(self) -> bool:
+        """Whether some of the lists do not grow in each batch, so that N of their values are more than N batches."""
+        source, loop = self.deferral.facts.source, self.deferral.facts.loop
+        above = (
+            itertools.takewhile(lambda one: one is not loop, source.ancestors(run.statements[0])) for run in self.runs
+        )
+        return any(isinstance(one, (cst.If, cst.Try, cst.Match)) for ancestors in above for one in ancestors)
+
+    @property
     def reads_every_n(self) -> bool:
         """Whether the lists are read every N batches; else where the script shows the results, or after the loop."""
         facts = self.deferral.facts
@@ -111,7 +121,7 @@ def plain_plan(deferral: Deferral) -> PlainPlan | None:
     """The plan without a helper, where one is enough."""
     facts = deferral.facts
     special = deferral.looks is not None or bool(facts.guards) or bool(facts.spans) or facts.loop.orelse is not None
-    special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral)
+    special = special or bool(stream_order.own(facts)) or not bar_texts.fits(deferral) or bool(deferral.places.behind)
     of_torch = any(full.partition(".")[0] == "torch" for full in facts.names.imports.values())
     if special or not of_torch or _may_be_caught(facts, deferral):
         return None

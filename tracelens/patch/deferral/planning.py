@@ -29,7 +29,7 @@ from tracelens.patch.loop.between import Looks
 from tracelens.patch.loop.doubts import by_text, doubt, doubting
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.host import opens_file
-from tracelens.patch.loop.loops import DECIDES, KEPT, Blocked, Suspected, is_rare
+from tracelens.patch.loop.loops import DECIDES, FEW_BATCHES, KEPT, Blocked, Suspected, is_rare
 
 MAX_JOINING = 6
 """Statements without a read that are taken into a plan because it may not pass them."""
@@ -129,7 +129,8 @@ def _first(facts: LoopFacts, seeds: Sequence[cst.CSTNode], ways: Iterable[tuple[
         try:
             made = make(given)
         except Blocked as blocked:
-            told = blocked
+            known = bool(told.obstacle) and blocked.obstacle == FEW_BATCHES[0]
+            told = told if known and around.constant_condition(facts, blocked.node) else blocked
             continue
         return constants.read_where_used(made, make)
     raise told
@@ -147,8 +148,9 @@ def _plan(facts: LoopFacts, seeds: Sequence[cst.CSTNode], wait_for_rare: bool) -
     looks, bar = (shown, None) if isinstance(shown, Looks) else (None, shown)
     missing = [seed for seed in seeds if not any(_holds(run, seed) for run in runs)]
     if missing or not runs:
-        node = missing[0] if missing else facts.loop
-        raise Blocked(node, say("it is read only in few batches"), say("nothing to do: it costs little"))
+        if missing and (above := around.constant_condition(facts, missing[0])) is not None:
+            planner._block(above.body)  # raises why they stay: by its name alone is it one of few batches
+        raise Blocked(missing[0] if missing else facts.loop, *FEW_BATCHES)
     moved = frozenset(node for run in runs for statement in run.statements for node in walk(statement))
     for leaf in moved:
         if isinstance(leaf, cst.BaseSmallStatement):
@@ -362,7 +364,7 @@ class _Planner:
         if isinstance(node, (cst.If, cst.While)) and node not in self.facts.guards:
             return DECIDES
         if isinstance(node, (cst.For, cst.With)):
-            return say("the value is used by the head of a block"), say("read it every N batches")
+            return around.why_block_stays(self.facts, node, self.members)
         if (loud := self._loud(node)) is not None:
             why = say(
                 "`{loud}(…)` writes lines or files itself, which keep their place among those that would wait",

@@ -71,6 +71,8 @@ class ReadPlaces:
     measured: bool = False
     single: bool = False
     """Each batch takes a time of its own, so that one of them has the wait of all that is read then."""
+    behind: tuple[ReadPlace, ...] = ()
+    """Where results are shown of which some stand behind the clock above which the others are read: these run there."""
 
 
 def once(facts: LoopFacts, places: Sequence[ReadPlace], runs: Sequence[StatementRun]) -> tuple[ReadPlace, ...]:
@@ -109,7 +111,15 @@ def read_places(facts: LoopFacts, runs: Sequence[StatementRun], drains: Sequence
         shown = [_with_batch_before(facts, place) for place in shown]
         _check_single(clocks, shown, places[0])
     clock = _top(facts, first, waits[-1].statements[-1])
-    return ReadPlaces(tuple(_without_parts(shown)), clock, measured, single)
+    passed = (place.shows for place in shown[: len(drains)] if _is_passed(facts, runs, place))
+    behind = tuple(ReadPlace(node, node) for node in passed)
+    return ReadPlaces(tuple(_without_parts(shown)), clock, measured, single, behind)
+
+
+def _is_passed(facts: LoopFacts, runs: Sequence[StatementRun], place: ReadPlace) -> bool:
+    """Whether something that runs later stands between a place and what it reads for, so that it is not read there."""
+    first, last = (facts.source.span(node)[0] for node in (place.statement, place.shows))
+    return any(first <= facts.source.span(one)[0] < last for run in runs for one in run.statements)
 
 
 def _above_first_clock(facts: LoopFacts, clocks: ClockSpans, drains: Sequence[cst.CSTNode]) -> Iterator[ReadPlace]:

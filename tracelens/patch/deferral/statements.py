@@ -16,6 +16,7 @@ from tracelens.patch.code.outside import looked_at
 from tracelens.patch.deferral import value_types
 from tracelens.patch.deferral.expressions import ExpressionCaptures
 from tracelens.patch.deferral.kept_parts import kept_parts
+from tracelens.patch.deferral.step_meters import is_meter
 from tracelens.patch.deferral.written_through import WRITERS
 from tracelens.patch.effects.file_lines import SETS_BAR_TEXT
 from tracelens.patch.loop import guards, host, moments
@@ -137,13 +138,15 @@ class StatementCaptures(ExpressionCaptures):
             return False
         receiver = root_key(call.func.value) or ""
         method = call.func.attr.value
-        holds = self.facts.held_by(frozenset({receiver})) & self.facts.trained
+        meter = is_meter(call, self.facts)
+        trains = method in host.TRAINS and not meter
+        holds = (self.facts.held_by(frozenset({receiver})) & self.facts.trained) - ({receiver} if meter else set())
         trainer = host.TRAINERS.search(receiver.rpartition(".")[2]) and not self._is_plain_list(receiver)
-        if method in host.TRAINS or holds or trainer:
+        if trains or holds or trainer:
             called = dotted(call.func) or " ".join(self.facts.source.code(call.func).split())
             obstacle = say("the value reaches `{call}(…)`, which takes part in the training", call=called)
             blocked = Blocked(call, obstacle, say("hand it the tensor instead of the number, if it can use that"))
-            by_hearsay = self.facts.by_text and method not in host.TRAINS and not trainer
+            by_hearsay = self.facts.by_text and not trains and not trainer
             if method not in SETS_BAR_TEXT and not (by_hearsay and self._is_made_without(receiver, holds)):
                 raise blocked
             held = (
@@ -159,7 +162,11 @@ class StatementCaptures(ExpressionCaptures):
             return False
         if looked_at(self.facts.names.qualified(call.func), method, bool(call.args)):
             return False
-        return bool(host.COLLECTS.fullmatch(method)) or (receiver in self.state and self._only_shows(call, receiver))
+        return (
+            meter
+            or bool(host.COLLECTS.fullmatch(method))
+            or (receiver in self.state and self._only_shows(call, receiver))
+        )
 
     def _is_made_without(self, name: str, trained: frozenset[str]) -> bool:
         """Whether no line of the file that makes the object hands it one that is trained: a meter that has the

@@ -21,6 +21,7 @@ from tracelens.patch.effects.objects import (
     DISK_WRITE,
     OUTPUT,
     TRACKED,
+    UNKNOWN,
     WRITES,
     Activation,
     Callbacks,
@@ -52,7 +53,7 @@ def seen_of(
     if any(deed.effect.kind in (OUTPUT, BAR, DISK_WRITE, TRACKED) for deed in moved):
         return "lines"  # what a bar showed last stays on the screen
     changed = {deed.effect.target for deed in moved if deed.effect.kind == WRITES} - {None}
-    if any(isinstance(one, Unknown) for one in changed):
+    if any(isinstance(one, Unknown) for one in changed) or any(deed.effect.kind == UNKNOWN for deed in moved):
         return "results"  # it may be a file, which lasts longer than the process
     if _is_guarded(analysis, unit, loop):
         return "results" if changed else None

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.memory import Memory
 from tracelens.patch.effects.names import module_of
 from tracelens.patch.effects.objects import Activation, Callbacks, Module
@@ -68,7 +69,7 @@ def blocking(text: str) -> BlockingText:
 
 def _ends(tree: ast.Module) -> Iterator[tuple[int, int]]:
     """Where such arguments end."""
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+    for call in (node for node in syntax.walk(tree) if isinstance(node, ast.Call)):
         name = _ARGUMENTS.get(last_name(call.func))
         yield from ((one.end_lineno or 0, one.end_col_offset or 0) for one in call.keywords if one.arg == name)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import KEPT_STATEMENTS, KEPT_TREES, LOOPS, path_to, position
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, bound_by, nodes_of, stored_in
 from tracelens.patch.effects.words import words
@@ -157,7 +158,7 @@ class _Pair:
 
 def _jumps(node: ast.Try | ast.TryStar) -> bool:
     """Whether the end of a `try` takes an exception: `finally: continue`."""
-    return any(isinstance(one, _JUMPS) for part in node.finalbody for one in ast.walk(part))
+    return any(isinstance(one, _JUMPS) for part in node.finalbody for one in syntax.walk(part))
 
 
 @lru_cache(maxsize=KEPT_STATEMENTS)
@@ -170,9 +171,9 @@ def _jumps_out(node: ast.AST) -> bool:
     """Whether a statement may leave the block, but for the end of an inner loop."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return False
-    inner = any(map(_jumps_out, ast.iter_child_nodes(node)))
+    inner = any(map(_jumps_out, syntax.children(node)))
     if isinstance(node, LOOPS) and inner:
-        return any(isinstance(one, _LEAVES) or _is_exit(one) for one in ast.walk(node))
+        return any(isinstance(one, _LEAVES) or _is_exit(one) for one in syntax.walk(node))
     return inner or isinstance(node, _JUMPS) or _is_exit(node)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.memory import ANY_DATA, ANY_KEY, SHARED, Memory, Unit, is_tensor
 from tracelens.patch.effects.names import code_of, module_of, parent
@@ -33,7 +34,10 @@ from tracelens.patch.effects.objects import (
 )
 from tracelens.patch.effects.places import Span, path_to
 
-_TEXTS_OF_TIMES = ("strftime", "ctime", "asctime", "localtime", "gmtime", "fromtimestamp")
+_TIMES_OF_DAY = (
+    *("strftime", "ctime", "asctime", "localtime", "gmtime", "fromtimestamp"),
+    *(".now", ".utcnow", ".today", ".datetime64"),
+)
 Elsewhere = tuple[tuple[Path, Span], ...]
 
 
@@ -227,15 +231,15 @@ def is_of_an_error(deed: Deed) -> bool:
 def comes_again(condition: ast.AST) -> bool:
     """Whether a condition counts: `if step % 50 == 0`."""
     test = getattr(condition, "test", None)
-    return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in ast.walk(test))
+    return isinstance(test, ast.expr) and any(isinstance(part, ast.Mod) for part in syntax.walk(test))
 
 
-def is_written_down(deed: Deed) -> bool:
-    """Whether a clock is read for a text: the moment that it says is that at which the text is written."""
+def is_time_of_day(deed: Deed) -> bool:
+    """Whether a clock is read for a time of day: what people read then says when it was written."""
     if isinstance(deed.unit, Callbacks):
         return False
-    around = [one for one in path_to(code_of(deed.unit), deed.node)[:-1] if isinstance(one, ast.Call)]
-    return any(ast.unparse(one.func).endswith(_TEXTS_OF_TIMES) for one in around)
+    calls = [one for one in path_to(code_of(deed.unit), deed.node) if isinstance(one, ast.Call)]
+    return any(ast.unparse(one.func).endswith(_TIMES_OF_DAY) for one in calls)
 
 
 def closed_over(one: Object) -> Iterator[Object]:

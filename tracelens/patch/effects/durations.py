@@ -10,8 +10,19 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from tracelens.patch.effects.memory import NONE, Memory, Objects
-from tracelens.patch.effects.objects import SHOWS, Container, Duration, Effect, Moment, Object, Thing
+from tracelens.patch.effects.objects import SHOWS, Container, Duration, Effect, Moment, Object
 from tracelens.patch.effects.places import position
+
+_NEED_NO_CLOCK = {
+    "time.strftime": 2,
+    **dict.fromkeys(("time.ctime", "time.asctime", "time.localtime", "time.gmtime"), 1),
+}
+"""With so many arguments."""
+
+
+def is_given_time(full: str, count: int) -> bool:
+    """Whether a function that tells the time of day tells that of its arguments."""
+    return count >= _NEED_NO_CLOCK.get(full, count + 1)
 
 
 def is_timed(one: Object) -> bool:
@@ -35,17 +46,16 @@ def timed(objects: Iterable[Object], memory: Memory) -> Objects:
 def computed(left: Objects, operator: type[ast.operator], right: Objects, node: ast.AST, memory: Memory) -> Objects:
     """What of clocks is in `left + right`, a computation at `node`."""
     out = {one for one in (*left, *right) if isinstance(one, Duration)}
-    starts, ends = _moments(right, node), _moments(left, node)
+    starts, ends = _moments(right), _moments(left)
     if operator is ast.Sub and (starts or ends):
         places = [(last, first) for last in ends or [node] for first in starts or [node]]
         return frozenset(out | {memory.make(Duration, first, last) for last, first in places})
     return frozenset(out | {one for one in (*left, *right) if isinstance(one, Moment)})
 
 
-def _moments(objects: Objects, node: ast.AST) -> list[ast.AST]:
-    """The places that read the clocks; of dates, which are no clock before they are subtracted, the subtraction."""
-    out = [one.read for one in objects if isinstance(one, Moment)]
-    return [*out, *(node for one in objects if isinstance(one, Thing) and one.kind == "moment")]
+def _moments(objects: Objects) -> list[ast.AST]:
+    """The places that read the clocks."""
+    return [one.read for one in objects if isinstance(one, Moment)]
 
 
 def shown(objects: Iterable[Object], memory: Memory) -> Iterable[Effect]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property, partial
 
-from tracelens.patch.effects import classes
+from tracelens.patch.effects import classes, syntax
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.certain_uses import Path, ends_errors, mentions
 from tracelens.patch.effects.holders import is_holder
@@ -172,7 +172,7 @@ class Evidence:
 
 def _roots(tree: ast.AST | None) -> frozenset[str]:
     """The libraries that a file imports."""
-    nodes = tuple(ast.walk(tree)) if tree is not None else ()
+    nodes = tuple(syntax.walk(tree)) if tree is not None else ()
     modules = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     modules += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
     return frozenset(one.partition(".")[0] for one in modules)

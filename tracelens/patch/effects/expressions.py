@@ -11,13 +11,12 @@ import ast
 import builtins
 from collections.abc import Callable, Mapping
 
-from tracelens.patch.effects import durations, implicit, names
+from tracelens.patch.effects import durations, implicit, names, syntax
 from tracelens.patch.effects.dispatch import RETURN, Arguments, Dispatch, Here
 from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.items import keys_of
 from tracelens.patch.effects.memory import ANY_KEY, DATA, NONE, PLAIN, SLICE, Memory, Objects
 from tracelens.patch.effects.objects import (
-    CLOCK,
     READS,
     SUSPENDS,
     WRITES,
@@ -247,8 +246,6 @@ class Expressions:
             texts |= self._run(implicit.asked_for_keys(right, self.memory), implicit.PASS, node)
             out |= durations.timed(right | texts, self.memory)
         out |= durations.computed(left, operator, right, node, self.memory)
-        if any(isinstance(one, Thing) and one.kind == "moment" for one in both) and operator is ast.Sub:
-            self.memory.effect(self.unit, node, Effect(CLOCK))
         held = [one for one in both if isinstance(one, Container) and operator is not ast.Mod]  # a text holds nothing
         out |= self._holding(node, self.dispatch.passes(held, here)) if held else NONE
         if any(isinstance(one, (Thing, Name)) for one in both):
@@ -326,7 +323,7 @@ class Expressions:
         return made
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> Objects:
-        bound = {part.id for one in node.generators for part in ast.walk(one.target) if isinstance(part, ast.Name)}
+        bound = {part.id for one in node.generators for part in syntax.walk(one.target) if isinstance(part, ast.Name)}
         own = {name: f"{name}@{node.lineno}:{node.col_offset}" for name in bound}
         first = self.value(node.generators[0].iter)
         self._inner.append(own)
@@ -363,7 +360,7 @@ class Expressions:
 
     def _parts(self, node: ast.expr) -> Objects:
         """Whatever else an expression is: its parts are evaluated."""
-        parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+        parts = (part for part in syntax.children(node) if isinstance(part, ast.expr))
         return NONE.union(*map(self.value, parts)) or frozenset({PLAIN})
 
 

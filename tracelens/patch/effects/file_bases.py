@@ -11,6 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator, Mapping
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_text import FileText, chain_of
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import Function as FunctionNode
@@ -40,7 +41,7 @@ class FileBases:
                 made_of[base].append(one)
         for made in self._every:
             behind = _related(_related({made}, made_of), self._bases)
-            for node in ast.walk(made) if behind <= self._plain else ():
+            for node in syntax.walk(made) if behind <= self._plain else ():
                 owner = node.value if isinstance(node, ast.Attribute) else None
                 if isinstance(node, ast.Attribute) and isinstance(owner, ast.Call) and last_name(owner.func) == "super":
                     yield node, tuple(one for one in functions.get(node.attr, ()) if around[one][-1] in behind)
@@ -57,7 +58,7 @@ def _bases(text: FileText, every: Iterable[ast.ClassDef]) -> dict[ast.ClassDef, 
     """By class, those that its bases can mean, also under a name that an import gives them."""
     names: dict[str, set[str]] = {}
     for tree in text.modules:
-        for name, full in (pair for node in ast.walk(tree) for pair in imported(node)):
+        for name, full in (pair for node in syntax.walk(tree) for pair in imported(node)):
             names.setdefault(name, set()).add(full.rpartition(".")[2])
     by_name: dict[str, list[ast.ClassDef]] = {}
     for one in every:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_bases import FileBases
 from tracelens.patch.effects.file_constants import constants, is_constant
 from tracelens.patch.effects.file_made import methods_of_optimizers
@@ -142,13 +143,13 @@ class FileCalls:
 
     def _called_in(self, node: ast.AST) -> tuple[FunctionNode, ...]:
         if node not in self._behind:
-            self._behind[node] = tuple(one for part in ast.walk(node) for one in self.called(part))
+            self._behind[node] = tuple(one for part in syntax.walk(node) for one in self.called(part))
         return self._behind[node]
 
     def _called_beside(self, node: ast.AST, without: frozenset[ast.AST]) -> tuple[FunctionNode, ...]:
         """What is called in a node outside of the others."""
-        if any(one in without for one in ast.walk(node)):
-            children = (one for one in ast.iter_child_nodes(node) if one not in without)
+        if any(one in without for one in syntax.walk(node)):
+            children = (one for one in syntax.children(node) if one not in without)
             return (*self.called(node), *(found for one in children for found in self._called_beside(one, without)))
         return self._called_in(node)
 
@@ -157,7 +158,7 @@ class FileCalls:
         names: set[str] = set()
         for node in nodes:
             if node not in self._special:
-                self._special[node] = frozenset(name for part in ast.walk(node) for name in _special(part))
+                self._special[node] = frozenset(name for part in syntax.walk(node) for name in _special(part))
             names |= self._special[node]
         return self.with_behind((one for name in names for one in self.text.functions.get(name, ())), but=but)
 
@@ -178,10 +179,10 @@ class FileCalls:
     @cached_property
     def beside(self) -> tuple[FunctionNode, ...]:
         """Functions that something else is handed: hooks, callbacks, what threads and signals run."""
-        called = {one.func for tree in self.text.modules for one in ast.walk(tree) if isinstance(one, ast.Call)}
+        called = {one.func for tree in self.text.modules for one in syntax.walk(tree) if isinstance(one, ast.Call)}
         out: dict[FunctionNode, None] = {}
         for tree in self.text.modules:
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 for value in _handed(node):
                     if isinstance(value, ast.Lambda):
                         out[value] = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_text import FileText, Place, chain_of
 from tracelens.patch.effects.scopes import FUNCTIONS, nodes_of, parameters
 
@@ -45,7 +46,7 @@ def is_constant(node: ast.AST) -> bool:
 
 def told_by_identity(node: ast.AST) -> frozenset[ast.AST]:
     """The names in a piece of which it only asks which object they stand for: `writer is not None`."""
-    tests = (one for one in ast.walk(node) if isinstance(one, ast.Compare))
+    tests = (one for one in syntax.walk(node) if isinstance(one, ast.Compare))
     asked = (one for one in tests if all(isinstance(how, (ast.Is, ast.IsNot)) for how in one.ops))
     return frozenset(side for one in asked for side in (one.left, *one.comparators) if isinstance(side, ast.Name))
 
@@ -74,13 +75,13 @@ def _plainly_bound(text: FileText, node: ast.AST, handed_on: frozenset[str]) -> 
 
 def _is_table(text: FileText, value: ast.expr) -> bool:
     """Whether a value is a display of constants and functions."""
-    leaves = (leaf for leaf in ast.iter_child_nodes(value) if isinstance(leaf, ast.expr))
+    leaves = (leaf for leaf in syntax.children(value) if isinstance(leaf, ast.expr))
     return isinstance(value, _TABLES) and all(is_constant(one) or _is_function(text, one) for one in leaves)
 
 
 def _handed_on(text: FileText) -> frozenset[str]:
     """The names with which more is done somewhere than to look an element up or to go through them."""
-    nodes = [node for tree in text.modules for node in ast.walk(tree)]
+    nodes = [node for tree in text.modules for node in syntax.walk(tree)]
     looked: set[ast.AST] = set()
     for node in nodes:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):

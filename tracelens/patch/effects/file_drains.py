@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import Span, function_of, last_name, nodes_in
 
 
@@ -26,7 +27,7 @@ class Drains:
 
     def asked_in(self, piece: ast.AST) -> Iterator[ast.AST]:
         """The calls of the generators in a piece: they look at their object where it is shown, and nowhere else."""
-        calls = (node for node in ast.walk(piece) if isinstance(node, ast.Call))
+        calls = (node for node in syntax.walk(piece) if isinstance(node, ast.Call))
         return (one for one in calls if isinstance(one.func, ast.Attribute) and last_name(one.func) in self.generators)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 from tracelens.messages import say
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.analysis import Analysis, analyse, units_of
 from tracelens.patch.effects.blocking_copies import blocking, is_handed_to_project
 from tracelens.patch.effects.deeds import Deeds
@@ -126,7 +127,10 @@ class FileEffects:
             )
         answer = judge(analysis, question, self.started or self.path)
         answer = _with(_supposed(answer) if analysis.memory.limits.coarse else answer, hidden)
-        return answer if answer.reasons else _with(answer, self._unusual(analysis))
+        unusual = () if answer.reasons else self._unusual(analysis)
+        if unusual and answer.seen_after_exceptions is None:  # a queue may lead to a thread that shows what comes
+            answer = replace(answer, seen_after_exceptions="results")
+        return _with(answer, unusual)
 
     def place(self, text: str, place: Span) -> Span:
         """Where in the text that is asked about here that is which stands at a place of another text with the same
@@ -191,7 +195,7 @@ class FileEffects:
         """Whether what stands there leaves everything as it was, for certain: tensors, objects, variables of others."""
         tree = self._tree
         node = next(nodes_in(tree, span), None) if tree is not None else None
-        if tree is None or node is None or any(map(filled_in_place, ast.walk(node))):
+        if tree is None or node is None or any(map(filled_in_place, syntax.walk(node))):
             return False
         analysis = self._analysis(tree, node)
         if analysis is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
 from tracelens.patch.effects.file_text import chain_of
 from tracelens.patch.effects.places import last_name
@@ -47,7 +48,7 @@ class FileFills:
         names = frozenset(own_parameters(function))
         made: _Edges = {}
         stored: list[tuple[set[str], set[str]]] = []
-        for node in ast.walk(function):
+        for node in syntax.walk(function):
             if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and node.value is not None:
                 aims = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for aim in aims:
@@ -79,7 +80,7 @@ def _arguments(call: ast.Call, function: FunctionNode) -> dict[str, ast.expr]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return {part.id for part in syntax.walk(node) if isinstance(part, ast.Name)}
 
 
 def _roots(names: set[str], made: _Edges) -> set[str]:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import Loop, path_to
 from tracelens.patch.effects.scopes import COMPREHENSIONS, Code, nodes_of
 
@@ -26,7 +27,7 @@ def fresh(tree: ast.Module, code: Code, loop: Loop) -> Times:
         for name, line in _made_before(outer, inner):
             out[name] = (line, inner.end_lineno or inner.lineno)  # type: ignore[attr-defined]  # statements have both
     stores = [one for one in nodes_of(code) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
-    shared = {name for one in ast.walk(tree) if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
+    shared = {name for one in syntax.walk(tree) if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
     lines = {name: [one.lineno for one in stores if one.id == name] for name in out.keys() - shared}
     return {
         name: out[name]

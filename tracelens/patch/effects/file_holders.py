@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_calls import PLAIN, FileCalls, own_parameters
 from tracelens.patch.effects.file_fills import FileFills
 from tracelens.patch.effects.file_fresh import Times, fresh
@@ -265,16 +266,16 @@ class FileHolders:
         if isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred, ast.Await)):
             return self.text.calls_in(node)
         if isinstance(node, COMPREHENSIONS):
-            return (*ast.iter_child_nodes(node), *(one.iter for one in node.generators))
+            return (*syntax.children(node), *(one.iter for one in node.generators))
         if isinstance(node, ast.BinOp):
             return self._values.sides(node)
         held = isinstance(node, (ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp, ast.BoolOp, ast.NamedExpr))
-        return ast.iter_child_nodes(node) if held else ()
+        return syntax.children(node) if held else ()
 
 
 def _line(node: ast.AST) -> int:
     """The first line of a node; of those that have none of their own, that of their first part."""
-    return int(getattr(node, "lineno", 0)) or _line(next(ast.iter_child_nodes(node)))
+    return int(getattr(node, "lineno", 0)) or _line(syntax.children(node)[0])
 
 
 def _not_in_force(code: ast.AST, loop: Loop, own: frozenset[str]) -> Iterator[ast.AST]:
@@ -283,7 +284,7 @@ def _not_in_force(code: ast.AST, loop: Loop, own: frozenset[str]) -> Iterator[as
     end = loop.end_lineno or loop.lineno
     nodes = list(nodes_of(code))  # type: ignore[arg-type]  # what has a loop is a piece of code
     loops = (one for one in nodes if isinstance(one, (ast.For, ast.AsyncFor, ast.While)) and one is not loop)
-    inner = any(loop in ast.walk(one) for one in loops)
+    inner = any(loop in syntax.walk(one) for one in loops)
     for node in nodes:
         names = [one.id for one in node.targets if isinstance(one, ast.Name)] if isinstance(node, ast.Assign) else []
         if not isinstance(node, ast.Assign) or len(names) < len(node.targets) or not own.issuperset(names):
@@ -296,7 +297,7 @@ def _not_in_force(code: ast.AST, loop: Loop, own: frozenset[str]) -> Iterator[as
 def _bound_first(loop: Loop) -> frozenset[str]:
     """The names that get a value in each batch before it is looked at."""
     loads: dict[str, int] = {}
-    for node in ast.walk(loop):
+    for node in syntax.walk(loop):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             loads[node.id] = min(node.lineno, loads.get(node.id, node.lineno))
     bound = (node for node in loop.body if isinstance(node, ast.Assign))
@@ -310,7 +311,7 @@ def may_change(function: FunctionNode, number: int) -> bool:
     """Whether a function may change the argument of that number: it calls a method of it, stores into it, passes it."""
     names = parameters(function)
     name = names[min(number, len(names) - 1)] if names else ""
-    for node in ast.walk(function):
+    for node in syntax.walk(function):
         inner: list[ast.expr] = []
         if isinstance(node, ast.Call):
             name_of = last_name(node.func)
@@ -318,7 +319,7 @@ def may_change(function: FunctionNode, number: int) -> bool:
             inner += [] if name_of in PLAIN | COMPUTING else node.args
         elif isinstance(node, (ast.Attribute, ast.Subscript)) and isinstance(node.ctx, ast.Store):
             inner = [node.value]
-        if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in ast.walk(one)):
+        if any(isinstance(part, ast.Name) and part.id == name for one in inner for part in syntax.walk(one)):
             return True
     return False
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.deeds import comes_again, is_warning
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import FUNCTIONS
@@ -37,12 +38,12 @@ def writes_lines(piece: ast.AST) -> bool:
         if isinstance(node, ast.Call) and prints(node) and not (isinstance(piece, FUNCTIONS) and is_warning(node)):
             return True
         below = isinstance(piece, FUNCTIONS) and isinstance(node, (ast.If, ast.ExceptHandler)) and not comes_again(node)
-        waiting += [] if below else ast.iter_child_nodes(node)
+        waiting += [] if below else syntax.children(node)
     return False
 
 
 def calls_in(nodes: Iterable[ast.AST]) -> list[ast.Call]:
-    return [part for node in nodes for part in ast.walk(node) if isinstance(part, ast.Call)]
+    return [part for node in nodes for part in syntax.walk(node) if isinstance(part, ast.Call)]
 
 
 def prints(call: ast.Call) -> bool:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_text import FileText, chain_of
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import FUNCTIONS, bound_by, imported, nodes_of
@@ -52,7 +53,7 @@ def _full(text: FileText, call: ast.Call, code: ast.AST) -> str:
 def _imports(module: ast.Module) -> Mapping[str, tuple[str, ...]]:
     """By name, all that imports of the file make of it."""
     found: dict[str, dict[str, None]] = {}
-    for name, full in (pair for node in ast.walk(module) for pair in imported(node)):
+    for name, full in (pair for node in syntax.walk(module) for pair in imported(node)):
         found.setdefault(name, {})[full] = None
     return {name: tuple(each) for name, each in found.items()}
 

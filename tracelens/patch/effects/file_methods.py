@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_calls import PLAIN
 from tracelens.patch.effects.file_text import FileText, chain_of
 from tracelens.patch.effects.places import last_name
@@ -74,7 +75,7 @@ class FileMethods:
         ):
             return
         makers = [one for one in nodes_of(code) if isinstance(one, ast.Assign) and _is_name(one.targets, name)]
-        bound = sum(_binds(node, name) for node in ast.walk(code))
+        bound = sum(_binds(node, name) for node in syntax.walk(code))
         classes = [self._class(one.value) for one in makers]
         if bound == len(makers) and all(classes):
             yield from (one for found in classes for one in found)
@@ -114,7 +115,7 @@ class FileMethods:
 
     def _is_kept(self, method: ast.FunctionDef, name: str) -> bool:
         """Whether what a parameter stands for, or a part of it, may be stored or handed to somebody else."""
-        parts = [part for node in method.body for part in ast.walk(node)]
+        parts = [part for node in method.body for part in syntax.walk(node)]
         called = (last_name(part.func) for part in parts if isinstance(part, ast.Call))
         if any(isinstance(part, _INNER) for part in parts) or not _BY_TEXT.isdisjoint(called):
             return True
@@ -220,7 +221,7 @@ def _mentions(node: ast.AST, names: frozenset[str]) -> bool:
         return False
     if isinstance(node, ast.Name):
         return node.id in names
-    return any(_mentions(one, names) for one in ast.iter_child_nodes(node))
+    return any(_mentions(one, names) for one in syntax.children(node))
 
 
 def _is_counted(call: ast.Call) -> bool:
@@ -229,7 +230,7 @@ def _is_counted(call: ast.Call) -> bool:
 
 def _hands_on(method: ast.FunctionDef) -> bool:
     """Whether all that a generator yields are elements of its parameters, with which it does nothing else."""
-    parts = [part for node in method.body for part in ast.walk(node)]
+    parts = [part for node in method.body for part in syntax.walk(node)]
     yields = [one for one in parts if isinstance(one, (ast.Yield, ast.YieldFrom))]
     given = {one.value for one in yields if isinstance(one, ast.Yield) and isinstance(one.value, ast.Name)}
     if not yields or len(given) < len(yields) or any(isinstance(one, (*_INNER, *COMPREHENSIONS)) for one in parts):

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_calls import PLAIN, defaulted
 from tracelens.patch.effects.file_fresh import filled
 from tracelens.patch.effects.file_holders import COMPUTING, RESULT, SHOWING, FileHolders, may_change
@@ -67,7 +68,7 @@ class FileMoved:
             node = waiting.pop()
             if not any(span.holds(node) for span in self.kept):
                 out.append(node)
-                waiting += ast.iter_child_nodes(node)
+                waiting += syntax.children(node)
         return tuple(out)
 
     @cached_property
@@ -167,7 +168,7 @@ class FileMoved:
 
     @cached_property
     def varying(self) -> frozenset[str]:
-        names = (node for node in ast.walk(self.loop) if isinstance(node, ast.Name))
+        names = (node for node in syntax.walk(self.loop) if isinstance(node, ast.Name))
         return frozenset(one.id for one in names if isinstance(one.ctx, ast.Store))
 
     def changed_by(self, node: ast.AST, code: ast.AST) -> Iterator[Place]:
@@ -212,7 +213,7 @@ class FileMoved:
             return not isinstance(node, (ast.Attribute, ast.Subscript, ast.Starred))
         if node.id in self.varying or self.text.is_settings(node.id):
             return True
-        operands = (one for part in ast.walk(code) if isinstance(part, ast.BinOp) for one in (part.left, part.right))
+        operands = (one for part in syntax.walk(code) if isinstance(part, ast.BinOp) for one in (part.left, part.right))
         return any(isinstance(one, ast.Name) and one.id == node.id for one in operands)
 
     def outer(self, function: FunctionNode) -> Iterator[Place]:

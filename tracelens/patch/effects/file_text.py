@@ -11,8 +11,19 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
-from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, Code, Scope, imported, nodes_of, scope_of
+from tracelens.patch.effects.scopes import (
+    COMPREHENSIONS,
+    FUNCTIONS,
+    Code,
+    Scope,
+    bound_by,
+    imported,
+    nodes_of,
+    parameters,
+    scope_of,
+)
 from tracelens.patch.effects.scopes import Function as FunctionNode
 from tracelens.patch.effects.words import words
 
@@ -22,6 +33,7 @@ SETTINGS = words("args opt opts cfg config conf params hparams hps hp flags FLAG
 receives them seldom changes them."""
 
 
+_IMPORTS = (ast.Import, ast.ImportFrom)
 _DISPLAYS = (ast.List, ast.Dict, ast.Set, *COMPREHENSIONS)
 _MAKES_CONTAINER = words("list dict set defaultdict deque Counter OrderedDict")
 
@@ -62,6 +74,7 @@ class FileText:
         self.modules = {tree: is_own, **dict(others)}
         self._scopes: dict[ast.AST, Scope] = {}
         self._mentioned: dict[FunctionNode, tuple[Place, ...]] = {}
+        self._imported: dict[ast.AST, frozenset[str]] = {}
 
     # ---------------------------------------------------------------------------------------------------- what there is
 
@@ -72,7 +85,7 @@ class FileText:
         waiting: list[tuple[ast.AST, tuple[ast.AST, ...]]] = [(tree, (tree,)) for tree in self.modules]
         while waiting:
             node, outer = waiting.pop()
-            for child in ast.iter_child_nodes(node):
+            for child in syntax.children(node):
                 inner = isinstance(child, (*FUNCTIONS, ast.ClassDef))
                 if inner:
                     out[child] = outer
@@ -127,7 +140,7 @@ class FileText:
             bound = [one for one in made.body if isinstance(one, (ast.Assign, ast.AnnAssign))]
             held = [one for one in bound if one.value is not None and self._holds_more(one.value)]
             aims = (aim for one in held for aim in (one.targets if isinstance(one, ast.Assign) else [one.target]))
-            own = {one.attr for one in ast.walk(made) if _is_own_store(one)}
+            own = {one.attr for one in syntax.walk(made) if _is_own_store(one)}
             out |= {aim.id for aim in aims if isinstance(aim, ast.Name)} - own
         return frozenset(out)
 
@@ -151,7 +164,7 @@ class FileText:
         """The names that imports bind, each with its file and whether it means something of the project."""
         out: list[tuple[str, ast.Module, bool]] = []
         for tree, is_own in self.modules.items():
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 names: Iterable[tuple[str, str]] = ()
                 if isinstance(node, ast.Import):
                     names = ((one.asname or one.name.partition(".")[0], one.name) for one in node.names)
@@ -233,7 +246,7 @@ class FileText:
     @cached_property
     def stored(self) -> frozenset[str]:
         """The attributes that are stored anywhere."""
-        nodes = (node for tree in self.modules for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        nodes = (node for tree in self.modules for node in syntax.walk(tree) if isinstance(node, ast.Attribute))
         return frozenset(node.attr for node in nodes if isinstance(node.ctx, ast.Store))
 
     def is_settings(self, name: str) -> bool:
@@ -242,7 +255,7 @@ class FileText:
 
     @cached_property
     def _optimizers(self) -> frozenset[str]:
-        bound = (node for tree in self.modules for node in ast.walk(tree) if isinstance(node, ast.Assign))
+        bound = (node for tree in self.modules for node in syntax.walk(tree) if isinstance(node, ast.Assign))
         made = (one for one in bound if any(getattr(part, "attr", "") == "optim" for part in chain_of(one.value)))
         return frozenset(aim.id for one in made for aim in one.targets if isinstance(aim, ast.Name))
 
@@ -255,9 +268,22 @@ class FileText:
             scope = self.scope(one)
             if name in scope.module:
                 return self._homes.get(name, self.module(code))
-            if name in scope.own and not isinstance(one, ast.Module):
+            if name in scope.own and not isinstance(one, ast.Module) and name not in self._modules_in(one):
                 return one
         return self._homes.get(name)
+
+    def _modules_in(self, code: ast.AST) -> frozenset[str]:
+        """The names that a function's imports alone bind: they mean what they would mean above it. One that gives a
+        variable of a file another name is none of them."""
+        if code not in self._imported:
+            assert isinstance(code, Code)
+            nodes, all_nodes = tuple(nodes_of(code)), ast.walk(code)
+            found = {name: full.rpartition(".")[2] for node in nodes for name, full in imported(node)}
+            others = {one for node in all_nodes if isinstance(node, ast.Nonlocal) for one in node.names}
+            others |= {one for node in nodes if not isinstance(node, _IMPORTS) for one in bound_by(node)}
+            others |= {name for name, last in found.items() if name != last and last in self._homes}
+            self._imported[code] = frozenset(found.keys() - others - set(parameters(code)))
+        return self._imported[code]
 
     def is_named(self, place: Place, code: ast.AST) -> bool:
         """Whether a variable has a name in a function; of others than its own object, without an attribute."""
@@ -278,7 +304,7 @@ class FileText:
                     yield from self.mentions(inner, code)
             return
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)) or isinstance(node, ast.Lambda):
-            for child in ast.iter_child_nodes(node):
+            for child in syntax.children(node):
                 yield from self.mentions(child, code)
 
     def mentioned(self, function: FunctionNode) -> tuple[Place, ...]:
@@ -320,7 +346,7 @@ def _is_own_store(node: ast.AST) -> TypeGuard[ast.Attribute]:
 
 def stored_in_libraries(tree: ast.Module) -> Iterator[str]:
     """The full names of what a file puts in the place of a library's functions."""
-    nodes = tuple(ast.walk(tree))
+    nodes = tuple(syntax.walk(tree))
     known = dict(pair for node in nodes for pair in imported(node) if not pair[1].startswith("."))
     for node in nodes:
         root, _, rest = _put_in_place(node).partition(".")

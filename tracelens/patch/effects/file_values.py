@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.file_calls import PLAIN
 from tracelens.patch.effects.file_text import SELF, FileText, chain_of
 from tracelens.patch.effects.places import last_name
@@ -87,7 +88,7 @@ class FileValues:
     def _lead_back(self) -> frozenset[str]:
         """The attributes that may stand for functions of the files, or for what has the object of a method itself."""
         out: set[str] = set()
-        for node in (part for tree in self.text.modules for part in ast.walk(tree)):
+        for node in (part for tree in self.text.modules for part in syntax.walk(tree)):
             if isinstance(node, ast.Assign):
                 bound = [pair for aim in node.targets for pair in self.pairs(aim, node.value)]
             elif isinstance(node, (ast.AnnAssign, ast.AugAssign)) and node.value is not None:
@@ -95,12 +96,12 @@ class FileValues:
             else:
                 continue
             back = [aim for aim, value in bound if self._leads_back(value)]
-            out |= {part.attr for aim in back for part in ast.walk(aim) if isinstance(part, ast.Attribute)}
+            out |= {part.attr for aim in back for part in syntax.walk(aim) if isinstance(part, ast.Attribute)}
         return frozenset(out)
 
     def _leads_back(self, value: ast.expr) -> bool:
-        owners = {one.value for one in ast.walk(value) if isinstance(one, ast.Attribute)}
-        for part in ast.walk(value):
+        owners = {one.value for one in syntax.walk(value) if isinstance(one, ast.Attribute)}
+        for part in syntax.walk(value):
             itself = isinstance(part, ast.Name) and part.id in SELF and part not in owners
             named = last_name(part) in self.text.functions and last_name(part) not in self.text.classes
             if itself or named or isinstance(part, ast.Lambda):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.memory import Unit
 from tracelens.patch.effects.names import code_of
@@ -48,7 +49,7 @@ class Identities:
 
     def _is_named(self, one: Instance, site: ast.AST) -> bool:
         """Whether the place is a call of the class itself."""
-        parts = ast.walk(site.func) if isinstance(site, ast.Call) else ()
+        parts = syntax.walk(site.func) if isinstance(site, ast.Call) else ()
         names = {getattr(part, "id", getattr(part, "attr", "")) for part in parts}
         return one.made.node.name in names or bool(names & {"cls", "type"})
 

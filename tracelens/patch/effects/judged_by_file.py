@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tracelens.messages import say
-from tracelens.patch.effects import file_lines
+from tracelens.patch.effects import file_lines, syntax
 from tracelens.patch.effects.at_once import READS, ends_process, says_how_shown, switches_logger
 from tracelens.patch.effects.file_calls import CALLED, is_around
 from tracelens.patch.effects.file_constants import told_by_identity
@@ -74,7 +74,7 @@ class FileJudge:
         for statement in self.statements:
             yield from self._of_blocks(statement)
             yield from self._of_own_reads(statement)
-        for node in (part for statement in self.statements for part in ast.walk(statement)):
+        for node in (part for statement in self.statements for part in syntax.walk(statement)):
             if isinstance(node, _LEAVES):
                 yield self._reason("leaves", say("it leaves the loop, or hands control to somebody else"), node)
         yield from self._of_the_moment()
@@ -89,7 +89,7 @@ class FileJudge:
     def _of_blocks(self, statement: ast.AST) -> Iterator[Reason]:
         """Blocks around a statement that are over when it runs."""
         around = path_to(self.loop, statement)[1:-1]
-        divides = any(isinstance(part, (ast.Div, ast.FloorDiv, ast.Mod)) for part in ast.walk(statement))
+        divides = any(isinstance(part, (ast.Div, ast.FloorDiv, ast.Mod)) for part in syntax.walk(statement))
         if divides and any(isinstance(one, ast.Try) and one.handlers for one in around):
             text = say("an error in it is caught where it stands, and would not be later")
             yield self._reason("block", text, statement)
@@ -107,7 +107,7 @@ class FileJudge:
 
     def _of_piece(self, atom: ast.AST) -> Iterator[Reason]:
         """What a piece that stays does, and the functions behind it."""
-        if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(atom)):
+        if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in syntax.walk(atom)):
             text = say("the loop hands control to its caller, who may look at anything")
             yield self._reason("moment", text, atom)
         own = self._own_where_called
@@ -122,7 +122,7 @@ class FileJudge:
         if self.moved.is_seen_outside and any(map(ends_process, called)):
             text = say("{who} may end the process at once, with what waits", who=f"`{shown_text(atom)}`")
             yield self._reason("moment", text, atom)
-        stores = (part for one in (atom, *functions) for part in ast.walk(one) if switches_logger(part))
+        stores = (part for one in (atom, *functions) for part in syntax.walk(one) if switches_logger(part))
         if self.moved.prints and any("log" in ast.unparse(one).lower() for one in stores):
             text = say("{who} changes {name}", who=f"`{shown_text(atom)}`", name=say("the {kind}", kind="logger"))
             yield self._reason("object", text, atom)
@@ -192,7 +192,7 @@ class FileJudge:
 
     def _of_weights(self) -> Iterator[Reason]:
         """Weights and groups of an optimizer that the statements hold, which the loop changes."""
-        for node in (part for one in self.statements for part in ast.walk(one)):
+        for node in (part for one in self.statements for part in syntax.walk(one)):
             root = chain_of(node)[-1]
             held = isinstance(node, ast.Attribute) and node.attr in _WEIGHTS and not self._is_computed(node)
             if held and isinstance(root, ast.Name) and root.id not in self.moved.varying:
@@ -206,7 +206,7 @@ class FileJudge:
 
     def _is_computed(self, node: ast.AST) -> bool:
         """Whether something is made of what stands there at once: a norm, an element, a mean."""
-        parts = (part for one in self.statements for part in ast.walk(one))
+        parts = (part for one in self.statements for part in syntax.walk(one))
         return any(
             getattr(one, "value", None) is node for one in parts if isinstance(one, (ast.Attribute, ast.Subscript))
         )
@@ -215,7 +215,7 @@ class FileJudge:
         """Attributes that a piece looks at under another name: of the loop's own object, `trainer.total`, or of a class
         whose objects share them."""
         own, of_classes = self.moved.own_changed, self.moved.of_classes
-        for node in ast.walk(piece) if own or of_classes else ():
+        for node in syntax.walk(piece) if own or of_classes else ():
             if isinstance(node, ast.Attribute) and node.attr in own | of_classes:
                 by_itself = isinstance(node.value, ast.Name) and node.value.id in SELF
                 if not by_itself or node.attr in of_classes:
@@ -230,8 +230,11 @@ class FileJudge:
 
     @property
     def _counts(self) -> bool:
-        """Whether the loop goes through numbers: nothing of the project runs where it takes the next one."""
+        """Whether the loop goes through numbers, or through nothing (`while True:`): nothing of the project runs where
+        it takes the next one."""
         head = self._head
+        if isinstance(head, ast.Constant):
+            return isinstance(self.loop, ast.While)
         named = isinstance(head, ast.Call) and isinstance(head.func, ast.Name) and head.func.id == "range"
         return named and "range" not in {*self.text.functions, *self.text.classes}
 
@@ -245,18 +248,18 @@ class FileJudge:
         if any(span.holds(node) for span in self.later):
             yield from self._kept_parts(node)
             return
-        inside = [child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler))]
+        inside = [child for child in syntax.children(node) if isinstance(child, (ast.stmt, ast.excepthandler))]
         if not inside or isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             yield node
             return
-        for child in ast.iter_child_nodes(node):
+        for child in syntax.children(node):
             yield from self._atoms(child) if isinstance(child, (ast.stmt, ast.excepthandler)) else [child]
 
     def _kept_parts(self, node: ast.AST) -> Iterator[ast.AST]:
         if self.moved.is_kept(node):
             yield node
             return
-        for child in ast.iter_child_nodes(node):
+        for child in syntax.children(node):
             yield from self._kept_parts(child)
 
     def _seen_by(self, atom: ast.AST, functions: Iterable[FunctionNode]) -> Iterator[Reason]:
@@ -291,7 +294,7 @@ class FileJudge:
 
     def _stored(self, nodes: Iterable[ast.AST], functions: Iterable[FunctionNode]) -> frozenset[Place]:
         """The attributes and variables of others that pieces of the loop, or functions behind them, store."""
-        pieces = [(part, self.code) for node in nodes for part in ast.walk(node)]
+        pieces = [(part, self.code) for node in nodes for part in syntax.walk(node)]
         pieces += [(part, one) for one in functions for part in nodes_of(one)]
         out: set[Place] = set()
         for part, code in pieces:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.objects import READS, Activation, Callbacks, Container, Module, Name, Object, Plain
@@ -74,7 +75,7 @@ class KeptValues:
         """Whether a value is kept, or put together of such without a call: `[state]`."""
         if self.holds(node) or isinstance(node, ast.Constant):
             return True
-        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        parts = [one for one in syntax.children(node) if isinstance(one, ast.expr)]
         return isinstance(node, _DISPLAYS) and all(map(self._is_made_of_kept, parts))
 
 
@@ -86,7 +87,7 @@ def _is_read(node: ast.expr) -> bool:
 
 def evaluated_in_place(statements: Sequence[ast.AST]) -> tuple[Span, ...]:
     """The pieces of the statements that do not depend on what the statements change."""
-    changed = frozenset(name for statement in statements for node in ast.walk(statement) for name in _changed(node))
+    changed = frozenset(name for statement in statements for node in syntax.walk(statement) for name in _changed(node))
     return tuple(piece for statement in statements for piece in _pieces(statement, changed))
 
 
@@ -140,11 +141,11 @@ def _values(node: ast.AST) -> Iterator[ast.AST]:
         if node.value is not None:
             yield node.value
     else:
-        yield from ast.iter_child_nodes(node)
+        yield from syntax.children(node)
 
 
 def _touches(node: ast.AST, changed: frozenset[str]) -> bool:
-    for part in ast.walk(node):
+    for part in syntax.walk(node):
         if isinstance(part, (ast.Name, ast.Attribute)):
             text = ast.unparse(part)
             if text in changed or any(one.startswith(f"{text}.") for one in changed if isinstance(part, ast.Name)):

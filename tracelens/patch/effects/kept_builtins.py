@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.scopes import COMPREHENSIONS, FUNCTIONS, scope_of, stored_in
 
 ALL_BUILTINS = "__builtins__"
@@ -21,7 +22,7 @@ def kept(tree: ast.Module, words: frozenset[str]) -> Iterator[ast.Name]:
 
 def _kept(node: ast.AST, words: frozenset[str]) -> Iterator[ast.Name]:
     """`words`: those that still mean the builtin in this scope."""
-    for part in ast.iter_child_nodes(node):
+    for part in syntax.children(node):
         if isinstance(part, ast.Name):
             is_called = isinstance(node, ast.Call) and node.func is part and part.id != ALL_BUILTINS
             if part.id in words and isinstance(part.ctx, ast.Load) and not is_called:

@@ -181,7 +181,7 @@ class Library:
 
     def _timed(self, entry: Entry, called: Name, given: Arguments, results: Objects, here: Here) -> Objects:
         """What a clock said, and what a function computes of it."""
-        if CLOCK in entry.does:
+        if CLOCK in entry.does and not durations.is_given_time(called.full, len(given.positional)):
             made = Duration if called.full.endswith("elapsed_time") else Moment
             return frozenset({self.memory.make(made, *([here.node] * (2 if made is Duration else 1)))})
         if entry.gives not in ("plain", "data", "new data", "elements"):
@@ -197,7 +197,8 @@ class Library:
     def _effects(self, entry: Entry, called: Name, given: Arguments, here: Here) -> None:
         note = self.memory.effect
         for kind in entry.does:
-            note(here.unit, here.node, Effect(kind))
+            if kind != CLOCK or not durations.is_given_time(called.full, len(given.positional)):
+                note(here.unit, here.node, Effect(kind))
         if OUTPUT in entry.does:
             self._screen(given, here)
         written_to = given.objects if called.receiver is None else given.objects | {called.receiver}

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 
 from tracelens.messages import say
-from tracelens.patch.effects import at_once, names, tensor_work
+from tracelens.patch.effects import at_once, names, syntax, tensor_work
 from tracelens.patch.effects.after_exceptions import Seen, is_plain_block, late_errors, seen_of
 from tracelens.patch.effects.analysis import Analysis, units_of
 from tracelens.patch.effects.attributes import COUNT, FLUSHED
-from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_of_an_error, is_written_down
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_of_an_error, is_time_of_day
 from tracelens.patch.effects.dispatch import STATE, TEXT
 from tracelens.patch.effects.file_lines import shown_text
 from tracelens.patch.effects.identity import Identities
@@ -69,6 +69,7 @@ from tracelens.patch.effects.reasons import (
     not_known,
 )
 from tracelens.patch.effects.same_file import WrittenFiles
+from tracelens.patch.effects.stamps import is_stamp
 from tracelens.patch.effects.surroundings import follows_a_wait, goes_through_bar, is_of_its_own, maps
 from tracelens.patch.effects.touched import Touched
 
@@ -130,7 +131,7 @@ class _Judge:
     def _in_head(self) -> tuple[Span, ...]:
         """The generator expressions that the loop goes through: they run between two batches."""
         head = self.loop.test if isinstance(self.loop, ast.While) else self.loop.iter
-        spans = (span_of(part) for part in ast.walk(head) if isinstance(part, ast.GeneratorExp))
+        spans = (span_of(part) for part in syntax.walk(head) if isinstance(part, ast.GeneratorExp))
         return tuple(span for span in spans if span is not None)
 
     def _in_loop(self, node: ast.AST) -> bool:
@@ -171,7 +172,7 @@ class _Judge:
     def _of_the_text(self) -> Iterator[Reason]:
         """Statements that end something, and blocks around them that are over when they run."""
         for statement in self.statements:
-            if any(isinstance(part, _LEAVES) for part in ast.walk(statement)):
+            if any(isinstance(part, _LEAVES) for part in syntax.walk(statement)):
                 text = say("it leaves the loop, or hands control to somebody else")
                 yield Reason("known", "leaves", CODE, text, self.shown, _line(statement))
             yield from self._of_own_reads(statement)
@@ -190,7 +191,7 @@ class _Judge:
 
     def _of_own_reads(self, statement: ast.AST) -> Iterator[Reason]:
         """Reads that are a method of the project, whatever that does: no tensor can be kept in place of its object."""
-        for call in (one for one in ast.walk(statement) if isinstance(one, ast.Call)):
+        for call in (one for one in syntax.walk(statement) if isinstance(one, ast.Call)):
             if isinstance(call.func, ast.Attribute) and call.func.attr in at_once.READS:
                 owners = self.analysis.value(self.unit, call.func.value)
                 if call in self.kept.calls_of_the_project and all(isinstance(one, Instance) for one in owners):
@@ -277,13 +278,14 @@ class _Judge:
 
     def _shows_itself(self, node: ast.AST) -> bool:
         """Whether the clock is read by a function whose call is a statement: it shows the time of several batches."""
-        parts = (part for statement in self.statements for part in ast.walk(statement))
+        parts = (part for statement in self.statements for part in syntax.walk(statement))
         return node in self.kept.calls_of_the_project and any(is_of_its_own(part, node) for part in parts)
 
     def _is_of_the_line(self, deed: Deed) -> bool:
         """Whether a moment only stands on a line: it is that of the line."""
-        timed = deed.node in self.analysis.timed_places
-        return not timed and (deed.unit is self.unit or is_written_down(deed))
+        if deed.node in self.analysis.timed_places:
+            return False
+        return is_stamp(self.analysis, deed) if is_time_of_day(deed) else deed.unit is self.unit
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
@@ -378,8 +380,10 @@ class _Judge:
         for deed in self.staying:
             if deed.effect.kind != CLOCK or follows_a_wait(self.analysis, deed):
                 continue
+            if deed.node not in self.analysis.timed_places and is_stamp(self.analysis, deed):
+                continue
             if deed.node in self.analysis.shown_places:
-                text = say("a duration that is shown is measured in the loop, and the wait that goes is a part of it")
+                text = say("a duration that is shown or decides is measured in the loop, and the wait is a part of it")
             else:
                 text = say("what the clock is read for, a time that is written or decides, may be another")
             yield self._reason("time", CLOCKS, text, deed, known=False)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tracelens.messages import say
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.kept_builtins import ALL_BUILTINS, kept
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.scopes import imported
@@ -37,7 +38,7 @@ _PARTS: Mapping[str, frozenset[str]] = {
         "CRITICAL DEBUG ERROR FileHandler Formatter INFO Logger StreamHandler WARNING basicConfig critical debug "
         "disable error exception getLogger handlers info log warn warning"
     ),
-    "logging.handlers": words("RotatingFileHandler SysLogHandler TimedRotatingFileHandler WatchedFileHandler"),
+    "logging.handlers": words("RotatingFileHandler SysLogHandler WatchedFileHandler"),
     "multiprocessing": words("cpu_count freeze_support set_start_method"),
     "operator": words("add itemgetter mul sub truediv"),
     "pdb": words("set_trace"),
@@ -102,7 +103,7 @@ class _File:
 
 def unusual(tree: ast.Module, is_own: Callable[[str], bool]) -> tuple[int, str] | None:
     """The line of the first thing outside of it, and what that is. `is_own`: whether a module is the project's."""
-    nodes = tuple(ast.walk(tree))
+    nodes = tuple(syntax.walk(tree))
     names = dict(pair for node in nodes for pair in imported(node) if not pair[1].startswith("."))
     own = {name for name, full in names.items() if is_own(full)}
     defined = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.effects.scopes import Function as FunctionNode
 
@@ -70,7 +71,7 @@ def loop_at(tree: ast.AST, line: int, column: int | None = None) -> Loop | None:
 
 def nodes_in(tree: ast.AST, span: Span) -> Iterator[ast.AST]:
     """The outermost nodes within the piece."""
-    for child in ast.iter_child_nodes(tree):
+    for child in syntax.children(tree):
         if span.holds(child):
             yield child
         else:
@@ -92,12 +93,12 @@ def path_to(tree: ast.AST, wanted: ast.AST) -> list[ast.AST]:
 @lru_cache(maxsize=KEPT_TREES)
 def around(tree: ast.AST) -> dict[ast.AST, ast.AST]:
     """The node around each node of a tree; the parser shares those without a place (`Load`), which have many."""
-    return {inner: outer for outer in ast.walk(tree) for inner in ast.iter_child_nodes(outer)}
+    return {inner: outer for outer in syntax.walk(tree) for inner in syntax.children(outer)}
 
 
 @lru_cache(maxsize=KEPT_TREES)
 def _loops(tree: ast.AST) -> tuple[Loop, ...]:
-    return tuple(node for node in ast.walk(tree) if isinstance(node, LOOPS))
+    return tuple(node for node in syntax.walk(tree) if isinstance(node, LOOPS))
 
 
 def function_of(tree: ast.AST, wanted: ast.AST) -> ast.AST:
@@ -115,8 +116,8 @@ def functions_with_loops(tree: ast.AST) -> tuple[FunctionNode, ...]:
     """All functions with a loop in them or in an inner function, outer ones before inner ones."""
     return tuple(
         node
-        for node in ast.walk(tree)
-        if isinstance(node, FUNCTIONS) and any(isinstance(inner, LOOPS) for inner in ast.walk(node))
+        for node in syntax.walk(tree)
+        if isinstance(node, FUNCTIONS) and any(isinstance(inner, LOOPS) for inner in syntax.walk(node))
     )
 
 

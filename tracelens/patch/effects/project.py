@@ -10,11 +10,12 @@ import ast
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.helper_file import RUNTIME, is_helper_file
 
 MAX_FILES = 1000
@@ -44,6 +45,7 @@ class Project:
     changed: Mapping[Path, str] = field(default_factory=dict)
     _files: dict[Path, ProjectFile | None] = field(default_factory=dict)
     _modules: dict[tuple[str, int, Path], Path | None] = field(default_factory=dict)
+    _imported: dict[Path, tuple[Path, ...]] = field(default_factory=dict)
 
     def file(self, path: Path) -> ProjectFile | None:
         """The parsed file, None where it cannot be read or is too large; an empty one for a folder of modules."""
@@ -58,10 +60,10 @@ class Project:
         file = self.file(path)
         return None if file is None else file.tree
 
-    def nodes(self, path: Path) -> Iterator[ast.AST]:
+    def nodes(self, path: Path) -> Sequence[ast.AST]:
         """All nodes of a file; none where it has no tree."""
         tree = self.tree(path)
-        return iter(()) if tree is None else ast.walk(tree)
+        return () if tree is None else syntax.walk(tree)
 
     def module(self, name: str, dots: int, importer: Path) -> Path | None:
         """The project's file that an import in `importer` means; None for a library."""
@@ -93,13 +95,19 @@ class Project:
         known = dict.fromkeys(started)
         waiting = list(known)
         while waiting and len(known) <= MAX_FILES:
-            importer = waiting.pop(0)
-            for name, dots in (pair for node in self.nodes(importer) for pair in modules_named(node)):
-                found = self.module(name, dots, importer)
-                if found is not None and found not in known and self._exists(found):
+            for found in self._imports(waiting.pop(0)):
+                if found not in known and self._exists(found):
                     known[found] = None
                     waiting.append(found)
         return tuple(known)[1:]
+
+    def _imports(self, importer: Path) -> tuple[Path, ...]:
+        """The project's files that one imports itself."""
+        if importer not in self._imported:
+            named = (pair for node in self.nodes(importer) for pair in modules_named(node))
+            found = dict.fromkeys(self.module(name, dots, importer) for name, dots in named)
+            self._imported[importer] = tuple(one for one in found if one is not None)
+        return self._imported[importer]
 
     def importers(self, path: Path) -> tuple[Path, ...]:
         """The files that mention the module of `path`, directly or through one another; the nearest first.

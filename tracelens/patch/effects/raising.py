@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.memory import Unit
 from tracelens.patch.effects.names import code_of
@@ -46,7 +47,7 @@ def walk_without(node: ast.AST, is_left_out: Callable[[ast.AST], bool]) -> Itera
     """A node and what is in it, except for what is left out."""
     if not is_left_out(node):
         yield node
-        for child in ast.iter_child_nodes(node):
+        for child in syntax.children(node):
             yield from walk_without(child, is_left_out)
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
 
-from tracelens.patch.effects import names
+from tracelens.patch.effects import names, syntax
 from tracelens.patch.effects.analysis import Analysis
-from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_written_down
+from tracelens.patch.effects.deeds import Deed, Deeds, is_occasional, is_time_of_day
 from tracelens.patch.effects.holding import NumberLists, may_hold_tensors
 from tracelens.patch.effects.implicit import is_loaded
 from tracelens.patch.effects.kind import UNKNOWN, Kind, meet
@@ -184,7 +184,7 @@ class Reached:
     @cached_property
     def _filled_in_loop(self) -> frozenset[Object]:
         """What stands for many tensors, of which the loop changes some in place."""
-        inside = tuple(ast.walk(self.loop))
+        inside = tuple(syntax.walk(self.loop))
         wanted = frozenset(inside)
         deeds = (deed for unit in self.units for deed in Deeds(self.memory, unit, ()).chosen_deeds(wanted.__contains__))
         found = {deed.effect.target for deed in deeds if _fills(deed.effect) and not deed.perhaps}
@@ -313,7 +313,7 @@ class Reached:
                 changed |= keys if kind == WRITES else frozenset()
             elif kind in _OF_KINDS and not is_occasional(deed):
                 seen.add(_OF_KINDS[kind])
-            elif kind == COLLECTIVE or (kind == CLOCK and not is_written_down(deed)):
+            elif kind == COLLECTIVE or (kind == CLOCK and not is_time_of_day(deed)):
                 bound = kind
             draws = draws or kind == RANDOM
         return Behind(frozenset(seen), frozenset(changed), draws, bound)
@@ -344,7 +344,15 @@ class Reached:
     def _keys_of(self, one: Object) -> Iterable[str]:
         if one in self._receivers:
             return ("self",)
-        return self._names.get(one) or ((f"<{one.number}>",) if _can_change(one) else ())
+        known = self._names.get(one, set())
+        told = {key for key in known if key in self._mentioned or key.startswith("self.")}
+        return told or known or ((f"<{one.number}>",) if _can_change(one) else ())
+
+    @cached_property
+    def _mentioned(self) -> frozenset[str]:
+        """The variables of the loop. What has one is known by it alone: `for meter in meters:` behind the loop would
+        make one of all of them."""
+        return frozenset(node.id for node in ast.walk(self.loop) if isinstance(node, ast.Name))
 
 
 def _fills(effect: Effect) -> bool:

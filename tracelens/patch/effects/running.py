@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.deeds import is_of_anything
 from tracelens.patch.effects.memory import ELSEWHERE, MANY, Memory, Unit
 from tracelens.patch.effects.names import code_of
@@ -68,7 +69,7 @@ class Running:
     def _nodes(self, piece: ast.AST) -> Iterable[ast.AST]:
         """The nodes of a piece, and the statement that it is the head of: a `with` block enters its contexts itself."""
         around = [one for one in path_to(self.loop, piece) if isinstance(one, ast.stmt)]
-        return dict.fromkeys((*ast.walk(piece), *around[-1:]))
+        return dict.fromkeys((*syntax.walk(piece), *around[-1:]))
 
     @cached_property
     def _calls(self) -> dict[ast.AST, list[Unit]]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.deeds import Deed
 from tracelens.patch.effects.memory import Memory
 from tracelens.patch.effects.objects import WRITES, Module, Object, Thing
@@ -42,7 +43,7 @@ class WrittenFiles:
         """The names of files among the texts that a call is given, directly or by a variable of its file."""
         tree = next((one for one in self._trees if node in around(one)), None)
         bound = {} if tree is None else _texts(tree)
-        for part in ast.walk(node):
+        for part in syntax.walk(node):
             text = part.value if isinstance(part, ast.Constant) else bound.get(getattr(part, "id", ""), "")
             name = PurePosixPath(text).name if isinstance(text, str) else ""
             if _NAME.fullmatch(name):
@@ -57,7 +58,7 @@ def _texts(tree: ast.Module) -> dict[str, str]:
     """The variables of a file that get a text, each with its last one."""
     return {
         aim.id: one.value.value
-        for one in ast.walk(tree)
+        for one in syntax.walk(tree)
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)
         for aim in one.targets
         if isinstance(aim, ast.Name)

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tracelens.patch.effects import syntax
+
 Code = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -69,14 +71,14 @@ def nodes_of(code: Code) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         if isinstance(node, COMPREHENSIONS):
-            waiting += [part for part in ast.walk(node) if isinstance(part, (ast.NamedExpr, ast.Yield))]
+            waiting += [part for part in syntax.walk(node) if isinstance(part, (ast.NamedExpr, ast.Yield))]
         elif not isinstance(node, _INNER):
-            waiting += reversed(list(ast.iter_child_nodes(node)))
+            waiting += reversed(list(syntax.children(node)))
 
 
 def stored_in(node: ast.AST) -> frozenset[str]:
     """The names that are stored anywhere in a node, as a comprehension does for itself."""
-    stored = (one for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    stored = (one for one in syntax.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
     return frozenset(one.id for one in stored)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from tracelens.messages import say
-from tracelens.patch.effects import classes, implicit, names
+from tracelens.patch.effects import classes, implicit, names, syntax
 from tracelens.patch.effects.classes import marks
 from tracelens.patch.effects.dispatch import HELD, RETURN, STATE, Arguments, Dispatch
 from tracelens.patch.effects.expressions import STAR, Expressions
@@ -146,7 +146,7 @@ class Statements(Expressions):
         self.run(node.orelse)
 
     def _if(self, node: ast.If) -> None:
-        outside, self.ends_nothing = self.ends_nothing, not any(map(_may_end, ast.walk(node)))
+        outside, self.ends_nothing = self.ends_nothing, not any(map(_may_end, syntax.walk(node)))
         self.truth(node.test)
         self.ends_nothing = outside
         self.run(node.body)
@@ -179,7 +179,7 @@ class Statements(Expressions):
         value = self.value(node.subject)
         self.dispatch.libraries.through(value, implicit.PASS, self.here(node.subject))
         for case in node.cases:
-            for part in ast.walk(case.pattern):
+            for part in syntax.walk(case.pattern):
                 name = getattr(part, "name", None) or getattr(part, "rest", None)
                 if isinstance(name, str):
                     self.bind(name, value | self.unpacked(value, node), part)

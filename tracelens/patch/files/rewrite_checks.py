@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile, Unreadable, parse
+from tracelens.patch.effects import syntax
 from tracelens.patch.files import outdated_comments
 
 _WRITTEN = frozenset(dir(builtins)) | {"torch"}
@@ -73,7 +74,7 @@ def _names(data: bytes) -> _NameUses:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(data)
-    for node in ast.walk(tree):
+    for node in syntax.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id=name)) | ast.Attribute(value=ast.Name(id=name)):
                 used[name] += 1

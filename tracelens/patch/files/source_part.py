@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from tracelens.patch.effects import syntax
+
 _ABOVE_DEFINITION = re.compile(r"\n{2,}(?=(?:class|def|@))")
 _WITHIN_CLASS = re.compile(r"\n{3,}(?=[ ])")
 KEPT_PARTS = 16
@@ -77,10 +79,10 @@ def _pieces(tree: ast.Module) -> Iterator[_Piece]:
             own = range(_first_line(method), (method.end_lineno or method.lineno) + 1)
             lines -= set(own)
             owner = _names(node)[0]
-            yield _Piece(own, frozenset({f"{owner}.{method.name}"}), _mentions(ast.walk(method), owner))
-        inner = {part for method in methods for part in ast.walk(method)}
+            yield _Piece(own, frozenset({f"{owner}.{method.name}"}), _mentions(syntax.walk(method), owner))
+        inner = {part for method in methods for part in syntax.walk(method)}
         owner = node.name if isinstance(node, ast.ClassDef) else ""
-        mentions = _mentions((part for part in ast.walk(node) if part not in inner), owner)
+        mentions = _mentions((part for part in syntax.walk(node) if part not in inner), owner)
         for stretch in _stretches(sorted(lines)):
             yield _Piece(stretch, frozenset(_names(node)), mentions)
 

@@ -1,18 +1,16 @@
 """The helper file that a patch puts beside the training script: what of the runtime its scripts call, and no more.
 
-In: the script's place, and the patched sources. Out: where the file goes, and its bytes. Apart because the runtime is
+In: the folder, and the patched sources. Out: the file's name and its bytes. Apart because the runtime is
 read as data here: this package must work where torch is not installed.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection
 from importlib.resources import files
 from pathlib import Path
 
-from tracelens.patch.code.import_roots import above_package
 from tracelens.patch.effects.helper_file import DOCSTRING, RUNTIME
 from tracelens.patch.files.source_part import part_of
 
@@ -55,23 +53,9 @@ def offers(helpers: bytes) -> frozenset[str]:
     return frozenset(name for name in out if not name.startswith("_") and "._" not in name)
 
 
-def place(script: Path, known: Path | None = None) -> Path:
-    """Beside the script, where `import tracelens_runtime` finds it; above its package where it is a module of one. A
-    folder that is `known` goes before."""
-    if known is not None:
-        return known / f"{MODULE}.py"
-    text = script.read_bytes() if script.is_file() else b""
-    folder = script.parent
-    for _ in range(_dots(text)):
-        folder = folder.parent
-    if _imports_its_package(script, text):
-        folder = above_package(folder)
+def place(folder: Path) -> Path:
+    """The helper file of a folder."""
     return folder / f"{MODULE}.py"
-
-
-def _dots(text: bytes) -> int:
-    """How many folders a file's relative imports go up: such a file runs as a module only."""
-    return max((len(dots) for dots in re.findall(rb"^[ \t]*from[ \t]+(\.+)", text, re.MULTILINE)), default=0)
 
 
 def is_ours(data: bytes) -> bool:
@@ -83,9 +67,3 @@ def version(data: bytes) -> int | None:
     """Which version of the runtime a file of ours is; None where its first line does not say."""
     number = data.removeprefix(_FIRST_WORDS).partition(b":")[0]
     return int(number) if is_ours(data) and number.isdigit() else None
-
-
-def _imports_its_package(script: Path, text: bytes) -> bool:
-    package = script.parent.name.encode()
-    lines = (line.strip() for line in text.splitlines())
-    return any(line.startswith((b"from .", b"from " + package + b".", b"import " + package + b".")) for line in lines)

@@ -17,6 +17,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.generators import Shown, Unproven, hands_on, shown
 from tracelens.patch.code.names import dotted, rebound, walk
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.helper_file import RUNTIME
 from tracelens.patch.effects.project import MAX_FILES, parsed
 from tracelens.patch.effects.scopes import defaults
@@ -98,9 +99,9 @@ def _methods(text: str) -> Methods:
     tree = parsed(text)
     if tree is None:
         return {}
-    owners = {id(part): node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}
+    owners = {id(part): node for node in syntax.walk(tree) if isinstance(node, ast.ClassDef) for part in node.body}
     out: Methods = {}
-    for node in ast.walk(tree):
+    for node in syntax.walk(tree):
         if isinstance(node, ast.FunctionDef):
             out[node.name] = (*out.get(node.name, ()), (owners.get(id(node)), node))
     return out

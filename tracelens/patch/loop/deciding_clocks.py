@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.clocks import CLOCKS, MOMENTS
+from tracelens.patch.code.clocks import CLOCKS, MOMENTS, TIMES_OF_DAY
 from tracelens.patch.code.names import last_name, root_key, targets, variables, walk
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, own_nodes
@@ -32,8 +32,9 @@ def check(facts: LoopFacts) -> None:
 
 def _deciding(facts: LoopFacts) -> Iterator[cst.CSTNode]:
     timed = _timed(facts)
+    chosen = frozenset(_chosen_times(facts))
     for node in walk(facts.loop.body):
-        if isinstance(node, _TESTS) and _tells_time(facts, node.test, timed):
+        if isinstance(node, _TESTS) and node not in chosen and _tells_time(facts, node.test, timed):
             yield node.test
         elif isinstance(node, (cst.Assign, cst.AugAssign)) and node.value is not None:
             rate = any(_is_rate(target) for target in targets(node))
@@ -41,6 +42,19 @@ def _deciding(facts: LoopFacts) -> Iterator[cst.CSTNode]:
                 yield node
     if isinstance(facts.loop, cst.While) and _tells_time(facts, facts.loop.test, timed):
         yield facts.loop.test
+
+
+def _chosen_times(facts: LoopFacts) -> Iterator[cst.CSTNode]:
+    """Conditions that choose one of two values for a name: that tells the time then, as the condition did.
+
+    `smooth = speed if smooth is None else 0.9 * smooth + 0.1 * speed`
+    """
+    for node in own_nodes(facts.scope):
+        value = node.value if isinstance(node, cst.Assign) else None
+        if isinstance(value, cst.IfExp) and all(map(_is_whole, targets(node))):
+            called = any(isinstance(part, cst.Call) for side in (value.body, value.orelse) for part in walk(side))
+            if not called:
+                yield value
 
 
 def _is_rate(target: cst.CSTNode) -> bool:
@@ -81,4 +95,4 @@ def _tells_time(facts: LoopFacts, node: cst.CSTNode, timed: frozenset[str] | set
 
 def _asks_clock(facts: LoopFacts, node: cst.CSTNode) -> bool:
     calls = (part for part in walk(node) if isinstance(part, cst.Call))
-    return any(facts.names.qualified(call.func) in CLOCKS | MOMENTS for call in calls)
+    return any(facts.names.qualified(call.func) in CLOCKS | MOMENTS | TIMES_OF_DAY for call in calls)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from tracelens.patch.code import devices
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import ForwardPass
 from tracelens.patch.loop.module_calls import module_calls
@@ -40,7 +41,7 @@ def device_type(source: SourceFile, found: ForwardPass) -> str:
     if devices.only_cpu(source):
         return '"cpu"'
     modules = module_calls(source)
-    calls = (part for one in found.statements for part in ast.walk(one) if isinstance(part, ast.Call))
+    calls = (part for one in found.statements for part in syntax.walk(one) if isinstance(part, ast.Call))
     given = (call.args[0] for call in calls if call.args and modules.called(call) is call.func)
     name = next((one.id for one in given if isinstance(one, ast.Name) and one.id not in dir(builtins)), "")
     if name:
@@ -55,7 +56,7 @@ def _in_reach(source: SourceFile, found: ForwardPass) -> Iterator[str]:
     names = set(_bound_here(tree))
     if function is not None:
         names |= set(_bound_here(function))
-        used = (dotted(node) for node in ast.walk(function) if isinstance(node, ast.Attribute))
+        used = (dotted(node) for node in syntax.walk(function) if isinstance(node, ast.Attribute))
         names |= {name for name in used if name.startswith("self.") and name.count(".") == 1}
     yield from sorted(name for name in names if "device" in name.lower())
 
@@ -69,7 +70,7 @@ def _bound_here(scope: ast.AST) -> Iterator[str]:
         body: list[ast.stmt] = getattr(scope, "body", [])
         parts = [one for one in body if not isinstance(one, ast.FunctionDef | ast.ClassDef)]
     for part in parts:
-        for node in ast.walk(part):
+        for node in syntax.walk(part):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 yield node.id
 
@@ -78,7 +79,7 @@ def _kinds(source: SourceFile, name: str) -> Iterator[Kind]:
     """What each statement of the project makes of a name."""
     last = name.rpartition(".")[2]
     for tree in source.trees.values():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if isinstance(node, ast.arg) and node.arg == last and node.annotation is not None:
                 yield "device" if full_name(tree, node.annotation) == "torch.device" else "other"
             targets = node.targets if isinstance(node, ast.Assign) else ()

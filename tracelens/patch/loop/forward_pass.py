@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import around, last_name
 from tracelens.patch.loop.module_calls import CHANGE_WEIGHTS, ModuleCalls, module_calls
 from tracelens.patch.loop.project_trees import dotted, full_name, own_tree
@@ -72,7 +73,7 @@ def forward_pass_of(tree: ast.Module, modules: ModuleCalls) -> tuple[ForwardPass
 
 def backward_calls(tree: ast.Module) -> Iterator[ast.Call]:
     """Calls of backward, except those by which an override hands on to the class above it."""
-    for node in ast.walk(tree):
+    for node in syntax.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
             owner = node.func.value
             if not (isinstance(owner, ast.Call) and last_name(owner.func) == "super"):
@@ -81,7 +82,7 @@ def backward_calls(tree: ast.Module) -> Iterator[ast.Call]:
 
 def changes_weights(node: ast.AST) -> bool:
     """Whether something in a node goes backward, makes a step or clears gradients."""
-    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    calls = (part for part in syntax.walk(node) if isinstance(part, ast.Call))
     return any(isinstance(call.func, ast.Attribute) and call.func.attr in CHANGE_WEIGHTS for call in calls)
 
 
@@ -115,7 +116,7 @@ class _Search:
                     "the forward pass is inside a block or a function that also goes backward or makes a step"
                 )
                 raise Unclear(block[at], obstacle, APART)
-            if any(isinstance(part, ast.Yield | ast.Await) for part in ast.walk(block[at])):
+            if any(isinstance(part, ast.Yield | ast.Await) for part in syntax.walk(block[at])):
                 raise Unclear(block[at], say("the forward pass is in a generator"), APART)
         return ForwardPass(self.call, tuple(reversed(self.chosen)))
 
@@ -170,8 +171,8 @@ class _Search:
 
     def _reads(self, node: ast.AST) -> Iterator[str]:
         """The values that a statement reads: no functions, no modules of the model, nothing that is imported."""
-        called = {id(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
-        for part in ast.walk(node):
+        called = {id(part.func) for part in syntax.walk(node) if isinstance(part, ast.Call)}
+        for part in syntax.walk(node):
             if isinstance(part, ast.Attribute) and id(part) in called:
                 name = dotted(part.value)
             elif isinstance(part, ast.Name | ast.Attribute) and id(part) not in called:
@@ -191,7 +192,7 @@ def sections(passes: Iterable[ForwardPass]) -> tuple[tuple[ast.stmt, ...], ...]:
     blocks = {id(block): block for one in passes for block, _ in one.places}
     places = {name: {at for one in passes for block, at in one.places if id(block) == name} for name in blocks}
     chosen = [blocks[name][at] for name, found in places.items() for at in found]
-    inside = {id(part) for one in chosen for part in ast.walk(one) if part is not one}
+    inside = {id(part) for one in chosen for part in syntax.walk(one) if part is not one}
     out: list[tuple[ast.stmt, ...]] = []
     for name, block in blocks.items():
         own = sorted(at for at in places[name] if id(block[at]) not in inside)
@@ -217,7 +218,7 @@ def _stays_inside(statement: ast.stmt) -> bool:
 
 def _bound(node: ast.AST) -> Iterator[str]:
     """Names and attributes that a statement binds, or whose objects it changes by a method that says so."""
-    for part in ast.walk(node):
+    for part in syntax.walk(node):
         if isinstance(part, ast.Name | ast.Attribute) and isinstance(part.ctx, ast.Store):
             yield dotted(part)
         elif isinstance(part, ast.Subscript) and isinstance(part.ctx, ast.Store):

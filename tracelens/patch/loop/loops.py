@@ -25,12 +25,15 @@ _ITERATES = frozenset({"iterate", "iterate_while", "over", "over_while"})
 """Methods of the helpers in the head of a patched loop. The last two are their names up to version 5."""
 BUILTINS = frozenset(dir(builtins))
 RETURN_TENSOR = say("return the tensor, and take its number where it is logged, every N batches")
+FEW_BATCHES = say("it is read only in few batches"), say("nothing to do: it costs little")
 KEPT = say("it is marked `# tracelens: keep`"), say("remove the comment to have it patched")
 DECIDES = (
     say("the value decides what the same batch does next"),
     say("keep the check, or make it every N batches on a tensor kept on the GPU"),
 )
 """Obstacle and what to do by hand, for a value that a condition looks at."""
+OF_A_HEAD = say("the value is used by the head of a block"), say("read it every N batches")
+"""The same for the values that a `for` goes through, or a `with` is made of."""
 FIRST_BATCHES = 10
 """`step > n` up to this n is taken for all batches but the first ones."""
 REMEMBERED = 64 * PARSED_FILES

@@ -13,6 +13,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import full_name
@@ -47,7 +48,7 @@ class ModuleCalls:
         """The project's own classes of modules, by name."""
         known: dict[str, ast.ClassDef] = {}
         every = [
-            (tree, node) for tree in self.trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+            (tree, node) for tree in self.trees.values() for node in syntax.walk(tree) if isinstance(node, ast.ClassDef)
         ]
         grown = True
         while grown:
@@ -64,7 +65,7 @@ class ModuleCalls:
         """Functions and methods of the project, by name."""
         out: dict[str, tuple[ast.FunctionDef, ...]] = {}
         for tree in self.trees.values():
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 if isinstance(node, ast.FunctionDef):
                     out[node.name] = (*out.get(node.name, ()), node)
         return out
@@ -74,7 +75,7 @@ class ModuleCalls:
         """The last names of modules: `net` of `self.net` and of `net`."""
         out: set[str] = set()
         for tree in self.trees.values():
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                     if node.func.attr in _ONLY_OF_MODULES and len(node.args) <= 1:
                         out.add(last_name(node.func.value))
@@ -99,18 +100,18 @@ class ModuleCalls:
     def _returned(self, function: ast.FunctionDef, depth: int) -> Iterator[str]:
         """What makes the modules that a function gives back."""
         tree = self.trees[self.files[id(function)]]
-        given = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
+        given = [node.value for node in syntax.walk(function) if isinstance(node, ast.Return)]
         names = {last_name(value) for value in given if isinstance(value, ast.Name)}
         stored = (
             node.value
-            for node in ast.walk(function)
+            for node in syntax.walk(function)
             if isinstance(node, ast.Assign) and any(last_name(target) in names for target in node.targets)
         )
         return (self.made(tree, value, depth + 1) for value in (*given, *stored))
 
     def computes(self, node: ast.AST) -> bool:
         """Whether something in a node is a forward pass, or a part of one, of a module of the project."""
-        return any(isinstance(part, ast.Call) and self._is_forward(part) for part in ast.walk(node))
+        return any(isinstance(part, ast.Call) and self._is_forward(part) for part in syntax.walk(node))
 
     def _is_forward(self, call: ast.Call) -> bool:
         return self.called(call) is not None or self._leads_to_one(last_name(call.func))
@@ -120,7 +121,7 @@ class ModuleCalls:
         if name not in self.known:
             self.known[name] = False  # while it is looked at: one that calls itself
             bodies = self.functions.get(name, ())
-            calls = [part for body in bodies for part in ast.walk(body) if isinstance(part, ast.Call)]
+            calls = [part for body in bodies for part in syntax.walk(body) if isinstance(part, ast.Call)]
             back = any(last_name(part.func) == "backward" for part in calls)
             self.known[name] = not back and any(self._is_forward(part) for part in calls)
         return self.known[name]
@@ -130,7 +131,7 @@ class ModuleCalls:
         seen: set[str] = set()
         waiting = [node]
         while waiting:
-            for part in ast.walk(waiting.pop()):
+            for part in syntax.walk(waiting.pop()):
                 name = last_name(part.func) if isinstance(part, ast.Call) else ""
                 if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and name in CHANGE_WEIGHTS:
                     return True
@@ -145,7 +146,7 @@ class ModuleCalls:
         return {
             id(node): path
             for path, tree in self.trees.items()
-            for node in ast.walk(tree)
+            for node in syntax.walk(tree)
             if isinstance(node, ast.FunctionDef)
         }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tracelens.messages import say
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import ForwardPass, Unclear, forward_pass_of
 from tracelens.patch.loop.module_calls import KEEP_IT, MOST_CALLS, ModuleCalls, module_calls
@@ -83,7 +84,7 @@ def _uses(modules: ModuleCalls, path: Path, forward: ForwardPass) -> Iterator[tu
     waiting: list[tuple[Path, ast.AST]] = [(path, statement) for statement in forward.statements]
     while waiting:
         where, part = waiting.pop(0)
-        for call in (node for node in ast.walk(part) if isinstance(node, ast.Call)):
+        for call in (node for node in syntax.walk(part) if isinstance(node, ast.Call)):
             module, name = modules.called(call), last_name(call.func)
             if module is not None:
                 yield _Use(where, call, dotted(module)), call
@@ -158,7 +159,7 @@ def _homes_of_callers(
 def _calls_of(modules: ModuleCalls, name: str, method: bool) -> Iterator[tuple[Path, ast.Call]]:
     """The calls of a function or method; `net.train()` is none of a function `train`."""
     for path, tree in modules.trees.items():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if isinstance(node, ast.Call) and last_name(node.func) == name:
                 owner = node.func.value if isinstance(node.func, ast.Attribute) else None
                 imported = full_name(tree, owner) != dotted(owner)
@@ -185,7 +186,7 @@ def _given(
     modules: ModuleCalls, owner: ast.ClassDef, method: ast.FunctionDef, statements: list[ast.stmt]
 ) -> Iterator[ast.AST]:
     """What the objects of a class are given for the names that these statements of its `__init__` read."""
-    read = {node.id for one in statements for node in ast.walk(one) if isinstance(node, ast.Name)}
+    read = {node.id for one in statements for node in syntax.walk(one) if isinstance(node, ast.Name)}
     names = [one.arg for one in method.args.args[1:]]
     if method.name != "__init__":
         return
@@ -221,11 +222,11 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:
-    nodes = (node for node in ast.walk(statement) if isinstance(node, ast.Name | ast.Attribute))
+    nodes = (node for node in syntax.walk(statement) if isinstance(node, ast.Name | ast.Attribute))
     return any(isinstance(node.ctx, ast.Store) and dotted(node) == name for node in nodes)
 
 
 def _made(modules: ModuleCalls, tree: ast.Module, node: ast.AST) -> str:
-    values = [part.value for part in ast.walk(node) if isinstance(part, ast.Assign)]
+    values = [part.value for part in syntax.walk(node) if isinstance(part, ast.Assign)]
     values += [node] if isinstance(node, ast.expr) else []
     return next((made for value in values if (made := modules.made(tree, value))), "")

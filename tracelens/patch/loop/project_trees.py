@@ -12,6 +12,7 @@ from functools import lru_cache
 from itertools import islice
 
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import path_to
 from tracelens.patch.effects.scopes import imported
 
@@ -33,7 +34,7 @@ def definitions(source: SourceFile) -> Mapping[str, tuple[Definition, ...]]:
     """By name, the functions, methods and classes of the files that run together."""
     out: dict[str, tuple[Definition, ...]] = {}
     for tree in source.trees.values():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 out[node.name] = (*out.get(node.name, ()), node)
     return out
@@ -57,7 +58,7 @@ def dotted(node: ast.AST | None) -> str:
 @lru_cache(maxsize=PARSED_FILES)
 def imports(tree: ast.Module) -> Mapping[str, str]:
     """What the names stand for that a file imports anywhere."""
-    return dict(pair for node in ast.walk(tree) for pair in imported(node))
+    return dict(pair for node in syntax.walk(tree) for pair in imported(node))
 
 
 def full_name(tree: ast.Module, node: ast.AST | None) -> str:

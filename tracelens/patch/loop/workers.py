@@ -6,7 +6,7 @@ way. Read from the source: a data set that is made elsewhere is followed through
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import libcst as cst
 
@@ -26,7 +26,7 @@ from tracelens.patch.code.names import (
 )
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
-from tracelens.patch.loop.loaders import keyword
+from tracelens.patch.loop.loaders import has_hidden_arguments, keyword
 from tracelens.patch.loop.loops import BUILTINS, Blocked, own_nodes
 
 Bodies = Sequence[cst.BaseSuite]
@@ -35,7 +35,7 @@ _OPEN_HANDLES = ("h5py.File(", "lmdb.open(", "sqlite3.connect(", "zipfile.ZipFil
 _STREAMS = ("IterableDataset", "IterDataPipe", "webdataset", "streaming=True")
 _KEEPS = words("append extend insert pop popleft remove add")
 """Methods of containers that leave them changed; a cache (`self.items[i] = …`) gives the same items in each worker."""
-_TENSOR_SETS = ("torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
+TENSOR_SETS = ("torch.utils.data.TensorDataset", "torch.utils.data.dataset.TensorDataset")
 _OF_THE_USER = {"sampler", "batch_sampler", "collate_fn", "worker_init_fn", "generator", "multiprocessing_context"}
 _POSITIONAL_PLAIN = 3
 """Arguments of a DataLoader by their position that are plain: the data set, the batch size, whether to shuffle."""
@@ -76,13 +76,23 @@ _MAIN_GUARD = say("put the script below `if __name__ == '__main__':`, and functi
 def holds_tensors(source: SourceFile, names: FileNames, call: cst.Call) -> bool:
     """Whether the data set is a TensorDataset, made in this file, and nothing else of the loader is the user's: then no
     random number is drawn where an item is made. The order of the items is drawn before, and the same."""
+    return is_data_of(source, call, lambda made: names.qualified(made.func) in TENSOR_SETS)
+
+
+def is_data_of(source: SourceFile, call: cst.Call, known: Callable[[cst.Call], bool]) -> bool:
+    """Whether the data set is made in this file by calls that are `known`, and nothing else of the loader is the
+    user's."""
     given = {argument.keyword.value for argument in call.args if argument.keyword is not None}
-    if given & _OF_THE_USER or len([a for a in call.args if a.keyword is None]) > _POSITIONAL_PLAIN:
+    if (
+        given & _OF_THE_USER
+        or has_hidden_arguments(call)
+        or len([a for a in call.args if a.keyword is None]) > _POSITIONAL_PLAIN
+    ):
         return False
     dataset = keyword(call, "dataset", _POSITIONS["dataset"])
     made = [dataset, *(node for node in _made(source, call) if node is not dataset)]
     calls = [node for node in made if isinstance(node, cst.Call)]
-    sets = [node for node in calls if names.qualified(node.func) in _TENSOR_SETS]
+    sets = [node for node in calls if known(node)]
     name = dotted(dataset) if isinstance(dataset, (cst.Name, cst.Attribute)) else ""
     if not name:
         return isinstance(dataset, cst.Call) and dataset in sets

@@ -16,7 +16,7 @@ from tracelens.patch.code.names import FileNames, method_of, rebound, root_key, 
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, has_hidden_arguments, whole_of
-from tracelens.patch.loop.loops import Blocked, check_framework, check_kept, loop_over_batches, own_nodes
+from tracelens.patch.loop.loops import BUILTINS, Blocked, check_framework, check_kept, loop_over_batches, own_nodes
 from tracelens.patch.loop.sites import Site, is_built_on_gpu, is_copy_to_device
 from tracelens.patch.proposal import Found, Proposal, RecipeAnswer, RecipeRequest, by_loop, evidence, matched
 from tracelens.patch.recipes import copies_to_host, host_memory, pinned, wait_dependents
@@ -196,15 +196,23 @@ def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.B
         return
     whole = whole_of(loop, root_key(owner) or "")
     memory = views(loop.body, {text_of(owner), *whole} if isinstance(owner, cst.Name) else {text_of(owner)})
+    layers = "inplace=True" in text_of(site.source.module)
     for node in own_nodes(loop.body):
         method = method_of(node)
         in_place = method.endswith("_") and not method.startswith("_")
         part = isinstance(node, cst.Call) and in_place and (root_key(node.func) in whole)
-        if part or writes_into(node, memory, names):
+        handed = isinstance(node, cst.Call) and any(text_of(one.value) in memory for one in node.args)
+        if part or (layers and handed and _is_made(node, names)) or writes_into(node, memory, names):
             line = site.source.code(node).strip().partition("\n")[0]
             raise Blocked(
                 node, say("`{line}` may write into the batch during the copy", line=line), say("write to the copy")
             )
+
+
+def _is_made(call: cst.CSTNode, names: FileNames) -> bool:
+    """Whether a call is of an object by its name, as a layer is that works in place, and of no function."""
+    name = call.func.value if isinstance(call, cst.Call) and isinstance(call.func, cst.Name) else None
+    return name is not None and name not in names.imports and name not in names.functions and name not in BUILTINS
 
 
 def _copies(request: RecipeRequest, loop: cst.For, members: Found) -> list[Proposal]:

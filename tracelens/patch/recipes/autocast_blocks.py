@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.device_names import device_type
 from tracelens.patch.loop.forward_pass import (
@@ -81,7 +82,7 @@ def _own_precision(request: RecipeRequest) -> Declined | None:
     """The first place of the project that decides about precision itself, or for which autocast is not made."""
     source = request.source
     for path, tree in source.trees.items():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if not isinstance(node, ast.Name | ast.Attribute | ast.Call) or not (why := _obstacle(node)):
                 continue
             place = say("{path}:{line}", path=path.relative_to(source.root).as_posix(), line=node.lineno)
@@ -114,7 +115,9 @@ def _of_framework(request: RecipeRequest) -> Declined | None:
 
 def _goes_back(source: SourceFile) -> bool:
     trees = source.trees.values()
-    return any(isinstance(node, ast.Attribute) and node.attr == "backward" for tree in trees for node in ast.walk(tree))
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "backward" for tree in trees for node in syntax.walk(tree)
+    )
 
 
 def _proposed(request: RecipeRequest, passes: Sequence[ForwardPass]) -> Proposal:
@@ -152,13 +155,13 @@ def _check(source: SourceFile, found: ForwardPass) -> None:
 
 def _arrays(scope: ast.AST, found: ForwardPass) -> Iterator[ast.Call]:
     """Calls of `numpy` of what the forward pass binds, as it is: not of the loss, which torch keeps in float32."""
-    loss = {node.id for node in ast.walk(found.backward) if isinstance(node, ast.Name)}
-    parts = [part for one in found.statements for part in ast.walk(one)]
+    loss = {node.id for node in syntax.walk(found.backward) if isinstance(node, ast.Name)}
+    parts = [part for one in found.statements for part in syntax.walk(one)]
     bound = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)} - loss
-    for node in ast.walk(scope):
+    for node in syntax.walk(scope):
         if isinstance(node, ast.Call) and last_name(node.func) == "numpy":
-            names = {part.id for part in ast.walk(node.func) if isinstance(part, ast.Name)}
-            methods = {part.attr for part in ast.walk(node.func) if isinstance(part, ast.Attribute)}
+            names = {part.id for part in syntax.walk(node.func) if isinstance(part, ast.Name)}
+            methods = {part.attr for part in syntax.walk(node.func) if isinstance(part, ast.Attribute)}
             if names & bound and not methods & _OTHER_TYPES:
                 yield node
 

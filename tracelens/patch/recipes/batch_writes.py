@@ -1,6 +1,6 @@
 """Whether a write into a batch reaches the data set: pinning makes a copy of the batch, which such a write would miss.
 
-In: the `DataLoader(…)` call. Out: the write of a loop of the file, or the call that may make it. Only where the loader
+In: the `DataLoader(…)` call. Out: the write of a loop of the file. Only where the loader
 may hand out what the data set has: torch's own collation of single items makes new memory.
 """
 
@@ -11,16 +11,15 @@ from collections.abc import Iterator
 import libcst as cst
 
 from tracelens.messages import say
-from tracelens.patch.code.names import assigned, children, dotted, method_of, root_key, walk
+from tracelens.patch.code.names import assigned, dotted, method_of, root_key, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import batch_names, constructions, has_hidden_arguments, keyword, loader_of
 from tracelens.patch.loop.loops import Blocked, own_nodes
-from tracelens.patch.recipes.memory_writes import text_of, views, writes_into
+from tracelens.patch.recipes.memory_writes import views, writes_into
 
 _COLLATE, _SIZE = ("collate_fn", 6), ("batch_size", 1)
 _COPIES = words("to cuda")
-_OTHERS = words("shape size dtype device ndim dim numel")
 _FILLS = words("update pop popitem setdefault clear append extend insert remove sort reverse")
 
 
@@ -32,19 +31,6 @@ def check(source: SourceFile, call: cst.Call) -> None:
             line = source.code(written).strip().partition("\n")[0]
             told = say("`{line}` may write into the data set by the batch, of which pinning makes a copy", line=line)
             raise Blocked(written, told, say("write into the data set itself"))
-
-
-def doubt(source: SourceFile, call: cst.Call) -> str:
-    """Why it is not known that no such write is made; "" where it is."""
-    for loop in _loops(source, call):
-        reached = source.effects.reached(source.line(loop))
-        for node, host in _host(source, loop):
-            handed = isinstance(node, cst.Call) and any(_shows(argument.value, host) for argument in node.args)
-            own = isinstance(node, cst.Call) and dotted(node.func) in source.names.functions
-            if handed and not own and reached is not None and reached.at(source.place(node)).of_project:
-                code = " ".join(source.code(node).split())
-                return say("whether `{code}` writes into the data set by the batch is not known", code=code)
-    return ""
 
 
 def _loops(source: SourceFile, call: cst.Call) -> Iterator[cst.For]:
@@ -71,15 +57,6 @@ def _host(source: SourceFile, loop: cst.For) -> Iterator[tuple[cst.CSTNode, froz
             if left not in known:
                 known[left] = views(loop.body, left)
             yield node, known[left]
-
-
-def _shows(node: cst.CSTNode, host: frozenset[str]) -> bool:
-    """Whether a value has memory of the batch: neither a copy of it, as in `model(x.to(device))`, nor its shape."""
-    if method_of(node) in _COPIES or (isinstance(node, cst.Attribute) and node.attr.value in _OTHERS):
-        return False
-    return (isinstance(node, cst.BaseExpression) and text_of(node) in host) or any(
-        _shows(child, host) for child in children(node)
-    )
 
 
 def _moved(node: cst.CSTNode) -> Iterator[str]:

@@ -217,14 +217,17 @@ class _Project:
         wrong = None if isinstance(new, str) else self._unstable(draft, new, proposals)
         return new if wrong is None else wrong
 
-    def _runtime(self, called: frozenset[str], package: Path | None) -> list[FilePatch]:
+    def _runtime(self, called: frozenset[str], folder: Path | None) -> list[FilePatch]:
         """The helper file with what the patched files call, and what it has already for other scripts."""
-        path = vendored.place(self.script, package or self.options.helper_folder)
+        path = vendored.place(folder or self.script.parent)
         before = path.read_bytes() if path.is_file() else None
-        if before is not None and not vendored.is_ours(before):
-            raise UsageError(
-                say("{path} exists and is not a file of TraceLens", path=path), hint=say("rename it, then apply again")
-            )
+        package = path.with_suffix("") / "__init__.py"  # Python would find that one
+        for taken in (path, package):
+            if taken.is_file() and not vendored.is_ours(taken.read_bytes()):
+                raise UsageError(
+                    say("{path} exists and is not a file of TraceLens", path=taken),
+                    hint=say("rename it, then apply again"),
+                )
         if before is not None and (vendored.version(before) or 0) < vendored.FIRST_WITH_THESE_NAMES:
             hint = say("take that patch back (`tracelens revert`, or git), or remove the file if no script uses it")
             raise UsageError(

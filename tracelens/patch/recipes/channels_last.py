@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import around, last_name
 from tracelens.patch.loop.forward_pass import Unclear
 from tracelens.patch.loop.loops import Blocked
@@ -35,7 +36,7 @@ _OTHERS = ("video", "detection")
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
     source, found = request.source, homes(request.source)
-    if any(last_name(node) == "channels_last" for tree in source.trees.values() for node in ast.walk(tree)):
+    if any(last_name(node) == "channels_last" for tree in source.trees.values() for node in syntax.walk(tree)):
         return _left(request, say("the project has channels-last order already"))
     if not found:
         return _left(request, say("no module that a loop calls was found"))
@@ -75,7 +76,7 @@ def _is_convolutional(modules: ModuleCalls, home: Home) -> bool:
 
 
 def _has_convolutions(modules: ModuleCalls, node: ast.AST, seen: set[str]) -> bool:
-    names = {last_name(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
+    names = {last_name(part) for part in syntax.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
     others = (names & set(modules.classes)) - seen
     seen |= others
     return bool(names & _CONVOLUTIONS) or any(
@@ -98,7 +99,7 @@ def _of_modules(request: RecipeRequest, images: list[Home], torch: str) -> Itera
 def _of_batches(request: RecipeRequest, images: list[Home], torch: str) -> Iterator[Proposal]:
     """What the calls in this file are given; raises `Blocked` where that is not one plain batch."""
     tree, done = own_tree(request.source), set[Splice]()
-    own = {id(node) for node in ast.walk(tree)}
+    own = {id(node) for node in syntax.walk(tree)}
     for call in dict.fromkeys(call for home in images for call in home.calls):
         if len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
             raise Blocked(
@@ -155,7 +156,7 @@ def _called(value: ast.AST) -> ast.AST | None:
 def _values(tree: ast.Module, call: ast.Call, name: str) -> Iterator[tuple[ast.expr, bool]]:
     """What the statements above a call, of its function, bind to a name; whether that is the name's own value."""
     scope: ast.AST = function_around(tree, call) or tree
-    for node in ast.walk(scope):
+    for node in syntax.walk(scope):
         if isinstance(node, ast.Assign) and node.lineno < call.lineno and node in around(tree):
             for target in node.targets:
                 if isinstance(target, ast.Name) and target.id == name:

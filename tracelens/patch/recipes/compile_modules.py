@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.forward_pass import Unclear
 from tracelens.patch.loop.loops import Blocked, check_framework
@@ -69,7 +70,7 @@ def _declined(request: RecipeRequest, unclear: list[Unclear]) -> Iterator[Declin
 def _obstacle(source: SourceFile) -> str:
     """Where the project compiles something itself, or does what compiled code cannot; "" where it does neither."""
     for path, tree in source.trees.items():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if not isinstance(node, ast.Attribute | ast.keyword):
                 continue
             place = say("{path}:{line}", path=path.relative_to(source.root).as_posix(), line=node.lineno)

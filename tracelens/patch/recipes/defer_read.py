@@ -23,6 +23,8 @@ from tracelens.patch.loop import stream_order
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
     DECIDES,
+    FEW_BATCHES,
+    OF_A_HEAD,
     SIDE_STREAMS,
     Blocked,
     Loop,
@@ -56,7 +58,6 @@ SEVERAL = 1.5
 SEEN_BY_NAME = say("whether anything finds the value by its name, or catches the error of its read")
 """What moves a read to where its name is used, or gives the number another name, does not ask the whole project."""
 KEPT_VALUES = (say("only the first read of a list of values waits"), say("nothing to do: the others cost little"))
-FEW_BATCHES = (say("it is read only in few batches"), say("nothing to do: it costs little"))
 
 
 def propose(request: RecipeRequest) -> RecipeAnswer:
@@ -242,7 +243,7 @@ def _loop(request: RecipeRequest, site: Site) -> Loop:
     if isinstance(site.statement, cst.Return):
         raise Blocked(None, say("the value is returned"), say("return the tensor and read it where it is logged"))
     if not isinstance(site.statement, cst.BaseSmallStatement):
-        raise Blocked(None, *DECIDES)
+        raise Blocked(None, *(DECIDES if isinstance(site.statement, (cst.If, cst.While)) else OF_A_HEAD))
     if waits_that_stay.is_of_kept_values(facts_of(request.source, loop), site):
         raise Blocked(None, *KEPT_VALUES)
     return loop
@@ -323,7 +324,7 @@ def _proposal(request: RecipeRequest, facts: LoopFacts, deferral: Deferral, memb
         raise Blocked(facts.loop, told, say("time N batches as a whole"))
     values = say("{values} read in each batch and only logged or summed", values=counted(len(members)))
     words: list[str] = [say("{values}: read {when} instead", values=values, when=_when(request, reads))]
-    if OUTPUT in chosen.state:
+    if OUTPUT in chosen.state and not chosen.unproved:
         words.append(say("the same lines are printed in the same order, later"))
     words += chosen.notes
     every = find(request.source)
@@ -363,11 +364,11 @@ def _when(request: RecipeRequest, reads: PlainPlan | None) -> str:
         return (
             say("where the results are shown, and after the loop") if reads.deferral.drains else say("after the loop")
         )
-    return (
-        say("every {interval} batches", interval=request.edit.interval)
-        if request.edit.interval > 1
-        else say("as soon as the GPU has it")
-    )
+    if request.edit.interval <= 1:
+        return say("as soon as the GPU has it")
+    if reads is not None and reads.below_conditions:
+        return say("every {interval} times", interval=request.edit.interval)
+    return say("every {interval} batches", interval=request.edit.interval)
 
 
 def counted(values: int) -> str:

@@ -14,6 +14,7 @@ from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.names import dotted, walk
 from tracelens.patch.code.source import Splice
+from tracelens.patch.effects import syntax
 from tracelens.patch.loop.loaders import has_hidden_arguments
 from tracelens.patch.loop.loops import Blocked, check_kept
 from tracelens.patch.loop.project_trees import full_name, is_started
@@ -87,5 +88,5 @@ def _proposed(request: RecipeRequest, call: cst.Call) -> list[Proposal]:
 def _is_made_somewhere(request: RecipeRequest) -> bool:
     known = {f"torch.optim.{name}" for name in HAVE_IT | HAVE_NONE}
     trees = request.source.trees.values()
-    calls = ((tree, node.func) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call))
+    calls = ((tree, node.func) for tree in trees for node in syntax.walk(tree) if isinstance(node, ast.Call))
     return any(full_name(tree, called) in known for tree, called in calls)

@@ -18,7 +18,7 @@ import libcst as cst
 from tracelens.messages import say
 from tracelens.patch.code.names import dotted, root_key, targets
 from tracelens.patch.code.source import SourceFile
-from tracelens.patch.effects import places
+from tracelens.patch.effects import places, syntax
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.loaders import construction, has_hidden_arguments, keyword, loader_of, whole_of
 from tracelens.patch.loop.loops import own_nodes
@@ -52,7 +52,7 @@ def doubt_of_waits(source: SourceFile) -> str:
     pinned = _pinned_by_hand(source) if _WITHOUT_BLOCKING.search(source.project_text) else ""
     if pinned:
         return say("{place} pins memory, and whether it is written before it is copied is not known", place=pinned)
-    others = ((path, node) for path, tree in source.trees.items() if path != source.path for node in ast.walk(tree))
+    others = ((path, node) for path, tree in source.trees.items() if path != source.path for node in syntax.walk(tree))
     copied = next((_place(source, path, node) for path, node in others if _copies_to_host(node)), "")
     if not copied:
         return ""
@@ -96,7 +96,7 @@ def _place(source: SourceFile, path: Path, node: ast.expr) -> str:
 
 def _pins(node: ast.AST) -> Iterator[ast.expr]:
     """Calls that give pinned memory which stays: neither `x.pin_memory().to(device)` nor what a loader calls itself."""
-    for child in ast.iter_child_nodes(node):
+    for child in syntax.children(node):
         if isinstance(child, ast.FunctionDef) and child.name == "pin_memory":
             continue
         if isinstance(child, ast.Attribute) and child.attr in ("to", "cuda") and _pins_itself(child.value):

@@ -16,12 +16,17 @@ import libcst as cst
 
 from tracelens.patch.code.names import dotted, last_name, targets, variables, walk
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import definitions
 
-TO_GPU = re.compile(r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\bdevice\s*=\s*(?!["']cpu|None)""")
+TO_GPU = re.compile(
+    r"""\.cuda\(|\.to\(\s*(?!["']cpu|torch\.(?!device)|\w*dtype)|\b(?:device|map_location)\s*=\s*(?!["']cpu|None)"""
+    r"""|\btorch\.load\((?!.*\bmap_location\b)"""  # to where it was saved
+)
 _BY_DEFAULT = re.compile(
     r"set_default_device\(\s*(?![\"']cpu)|set_default_tensor_type\([^)\n]*cuda|\bdef\s+pin_memory\b"
+    r"|\bwith\s+(?:\w+\.)*device\b"
 )
 """Makes what no line moves, or pins in a way of its own."""
 _MAKES_ITEMS = re.compile(r"__getitems?__|\w*collate\w*")
@@ -123,6 +128,6 @@ def _moves(source: SourceFile, wanted: frozenset[str]) -> bool:
         for node in defined.get(name, ()):
             if TO_GPU.search(ast.unparse(node)):
                 return True
-            calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+            calls = (one.func for one in syntax.walk(node) if isinstance(one, ast.Call))
             waiting += [one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls]
     return False

@@ -15,16 +15,15 @@ from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import keyword
 from tracelens.patch.loop.loops import Blocked
 from tracelens.patch.proposal import Proposal, RecipeAnswer, RecipeRequest
-from tracelens.patch.recipes import batch_writes
+from tracelens.patch.recipes import batch_writes, plain_items
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.more_workers import Loading, condition_of_workers, of_each_loader
-from tracelens.patch.recipes.pinned import PIN, where_there_is_a_gpu, with_doubts
+from tracelens.patch.recipes.pinned import PIN, UNPROVED, where_there_is_a_gpu, with_doubts
 
 AHEAD, PINNED = "prefetch_factor", PIN
 _AHEAD_POSITION, _PINNED_POSITION = 99, 7
 UNPROVED_AHEAD = say("whether the data set or a sampler of the project notices that its batches are made earlier")
 PINNING = say("batches are put into pinned memory, from which copies to the GPU are faster; their values are the same")
-UNPROVED_PINNING = say("whether a batch of the project's own class is the same after it was asked to pin itself")
 EVIDENCE = say("the loop waits for its loader or its copies (recorded)")
 USUAL_AHEAD = 2
 """torch's own number where none is given."""
@@ -60,7 +59,8 @@ def _ahead(request: RecipeRequest, loading: Loading) -> Proposal | None:
         wanted=wanted,
         now=now,
     )
-    return _proposed(request, loading, splice, (earlier, UNPROVED_AHEAD))
+    tensors = workers.holds_tensors(request.source, request.names, call)
+    return _proposed(request, loading, splice, (earlier, UNPROVED_AHEAD), tensors)
 
 
 def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
@@ -80,10 +80,13 @@ def _pinned(request: RecipeRequest, loading: Loading) -> Proposal | None:
             say("set it to True where there is a GPU"),
         )
     batch_writes.check(source, call)
-    return with_doubts(_proposed(request, loading, splice, (PINNING, UNPROVED_PINNING)), request, call)
+    plain = plain_items.has_plain_items(source, request.names, call)
+    return with_doubts(_proposed(request, loading, splice, (PINNING, UNPROVED), plain), request, call)
 
 
-def _proposed(request: RecipeRequest, loading: Loading, splice: Splice, words: tuple[str, str]) -> Proposal:
+def _proposed(
+    request: RecipeRequest, loading: Loading, splice: Splice, words: tuple[str, str], proved: bool
+) -> Proposal:
     call, (reason, unproved) = loading.call, words
     proposal = Proposal(
         edit=request.edit.kind,
@@ -93,5 +96,4 @@ def _proposed(request: RecipeRequest, loading: Loading, splice: Splice, words: t
         evidence=EVIDENCE,
         splices=(splice,),
     )
-    proved = loading.loop is not None and workers.holds_tensors(request.source, request.names, call)
-    return proposal if proved else proposal.as_checked(unproved)
+    return proposal if proved and loading.loop is not None else proposal.as_checked(unproved)

@@ -14,6 +14,7 @@ from tracelens.patch.code.names import FileNames, dotted, method_of, targets, wa
 from tracelens.patch.effects.words import words
 
 _VIEWS = words("view reshape squeeze unsqueeze transpose permute narrow select flatten detach numpy expand chunk t")
+_KEEPS = words("append appendleft add insert put setdefault")
 _FIRST_ARGUMENT = words("numpy.copyto random.shuffle numpy.random.shuffle")
 
 
@@ -40,14 +41,32 @@ def shows(node: cst.BaseExpression, memory: Collection[str]) -> bool:
 
 
 def views(scope: cst.CSTNode, memory: Collection[str]) -> frozenset[str]:
-    """The memory, and names that the code binds to views of it: `a = x.numpy()`, `b = x[0]`, `c = x`."""
+    """The memory, and names that the code binds to views of it, or to what holds it: `a = x.numpy()`, `b = x[0]`,
+    `kept.append(x)`, `for one in kept`."""
     out, size = set(memory), -1
     while size != len(out):
         size = len(out)
         for node in walk(scope):
-            if isinstance(node, cst.Assign) and any(text in out for text in _shown_by(node.value)):
-                out |= {target.value for target in targets(node) if isinstance(target, cst.Name)}
+            out |= {text_of(one) for one in _bound(node, out)}
     return frozenset(out)
+
+
+def _bound(node: cst.CSTNode, memory: Collection[str]) -> Iterator[cst.BaseExpression]:
+    """What a piece of code binds to a view of the memory, or stores one in."""
+    if isinstance(node, cst.Assign) and any(text in memory for text in _shown_by(node.value)):
+        yield from (target if isinstance(target, cst.Name) else _stored_in(target) for target in targets(node))
+    elif isinstance(node, (cst.For, cst.CompFor)) and any(text in memory for text in _shown_by(node.iter)):
+        yield from (part for part in walk(node.target) if isinstance(part, cst.Name))
+    elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and method_of(node) in _KEEPS:
+        given = (text for argument in node.args for text in _shown_by(argument.value))
+        yield from [node.func.value] if any(text in memory for text in given) else []
+
+
+def _stored_in(target: cst.BaseExpression) -> cst.BaseExpression:
+    """The list of `kept[0] = x`; the attribute itself of `self.last = x`."""
+    while isinstance(target, cst.Subscript):
+        target = target.value
+    return target
 
 
 def _method_writes(call: cst.Call, memory: Collection[str]) -> bool:
@@ -65,7 +84,7 @@ def _is_handed_on(call: cst.Call, memory: Collection[str], known: FileNames) -> 
     for number, argument in enumerate(call.args):
         if not any(text in memory for text in _shown_by(argument.value)):
             continue
-        if argument.keyword is not None and argument.keyword.value == "out":
+        if (argument.keyword is not None and argument.keyword.value == "out") or _is_in_place(call):
             return True
         if full in _FIRST_ARGUMENT and number == 0:
             return True
@@ -73,6 +92,12 @@ def _is_handed_on(call: cst.Call, memory: Collection[str], known: FileNames) -> 
         if any(_writes_parameter(definition, number, argument, known) for definition in definitions):
             return True
     return False
+
+
+def _is_in_place(call: cst.Call) -> bool:
+    """`relu(x, inplace=True)`."""
+    named = (argument for argument in call.args if argument.keyword is not None)
+    return any(one.keyword.value == "inplace" and text_of(one.value) != "False" for one in named if one.keyword)
 
 
 def _writes_parameter(definition: cst.FunctionDef, number: int, argument: cst.Arg, known: FileNames) -> bool:

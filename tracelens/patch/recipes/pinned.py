@@ -18,13 +18,17 @@ from tracelens.patch.loop import cuda_asked, hidden
 from tracelens.patch.loop.loaders import construction, keyword, loader_of
 from tracelens.patch.loop.loops import KEPT, Blocked
 from tracelens.patch.proposal import Proposal, RecipeRequest, evidence
-from tracelens.patch.recipes import batch_writes, items_on_gpu
+from tracelens.patch.recipes import batch_writes, items_on_gpu, plain_items
 from tracelens.patch.recipes.arguments import with_argument
 from tracelens.patch.recipes.rounding import name_of_torch
 
 PIN = "pin_memory"
 _PIN_POSITION, _WORKERS_POSITION = 7, 5
 _ARGUMENT = "pin_memory=torch.cuda.is_available()"
+UNPROVED = say(
+    "whether a batch is nothing but tensors of the host that torch itself put together: others may be changed when they"
+    " are pinned, or cannot be"
+)
 _BY_HAND = say("pass {argument}", argument=_ARGUMENT)
 
 
@@ -46,9 +50,9 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
     if obstacle is not None:
         raise Blocked(call, obstacle, _BY_HAND)
     batch_writes.check(source, call)
-    workers = keyword(call, "num_workers", _WORKERS_POSITION)
-    none = workers is None and "num_workers" not in (hidden_names or ())
-    alone = none or (isinstance(workers, cst.Integer) and workers.evaluated_value == 0)
+    count = keyword(call, "num_workers", _WORKERS_POSITION)
+    none = count is None and "num_workers" not in (hidden_names or ())
+    alone = none or (isinstance(count, cst.Integer) and count.evaluated_value == 0)
     reason = say("copies from pinned memory are faster and need not block")
     if alone:
         slow = say("without workers the pinning itself runs in the main process and can cost more than it saves")
@@ -67,7 +71,8 @@ def propose(request: RecipeRequest, loop: cst.For, stalls: Sequence[Stall]) -> l
 def with_doubts(proposal: Proposal, request: RecipeRequest, call: cst.Call) -> Proposal:
     """The proposal to pin what a loader gives, with what is not known of that."""
     early = cuda_asked.doubt(request.source, call) if name_of_torch(request.names) else ""
-    for unproved in filter(None, (early, batch_writes.doubt(request.source, call))):
+    mixed = "" if plain_items.has_plain_items(request.source, request.names, call) else UNPROVED
+    for unproved in filter(None, (mixed, early)):
         proposal = proposal.as_checked(unproved)
     return proposal
 

@@ -14,7 +14,7 @@ from tracelens.edit_kinds import EditKind, one_change
 from tracelens.messages import say
 from tracelens.patch.code.source import Conflict, SourceFile, Unreadable, apply_splices, moved_lines, parse
 from tracelens.patch.deferral.forms import Wish, planned
-from tracelens.patch.deferral.helper_place import HelperPackage, helper_package
+from tracelens.patch.deferral.helper_place import HelperPlace, helper_place
 from tracelens.patch.deferral.import_place import import_splice
 from tracelens.patch.deferral.loop_rewrite import LoopChange, file_splices, needs_helper
 from tracelens.patch.deferral.planning import Deferral, plan
@@ -46,11 +46,9 @@ class PatchOptions:
     lossy: bool = True
     """Among these, forms that lose values where an exception or a signal ends the loop. A trial ends its loop so: it
     would find that they are lost."""
-    helper_folder: Path | None = None
-    """Where the file with the helpers goes; None: beside the script, which was started."""
     one_helper_file: bool = False
-    """There, also for the modules of packages: files of several places would have a copy each, and helpers of two
-    copies do not know of each other's loops."""
+    """Beside the script, also for the modules of packages: files of several places would have a copy each, and helpers
+    of two copies do not know of each other's loops."""
 
 
 @dataclass(frozen=True)
@@ -98,24 +96,19 @@ def _rewritten(
         proposals = _renumbered(proposals, same_program.renumbered(before, source, within))
     changes = _changes(source, proposals, kinds, options)
     splices = file_splices(changes)
-    package: HelperPackage | None = None
+    place: HelperPlace | None = None
     helped = any(p.needs_runtime for p in proposals if p.splices) or any(needs_helper(c) for c in changes)
     if helped:
         uses = [source.line(change.facts.loop) for change in changes]
         uses += [p.location.line for p in proposals if p.location.line is not None]
-        package = _helper_package(source, min(uses), script, options)
-        importing = import_splice(source, min(uses), options.import_runtime, package)
+        if not options.import_runtime and not options.one_helper_file:
+            place = helper_place(source, min(uses), script)
+        importing = import_splice(source, min(uses), options.import_runtime, place)
         splices += [importing] if importing is not None else []
     then = moved_lines(source, splices)
     lines = (None if line is None else then[line - 1] for line in moved_lines(before, within))
-    folder = None if package is None else package.folder
+    folder = None if place is None else place.folder
     return Rewritten(apply_splices(source, splices), tuple(lines), helped and not options.import_runtime, folder)
-
-
-def _helper_package(source: SourceFile, first_use: int, script: Path, options: PatchOptions) -> HelperPackage | None:
-    if options.import_runtime or options.one_helper_file:
-        return None
-    return helper_package(source, first_use, source.path == script and options.helper_folder is None)
 
 
 def _renumbered(proposals: Sequence[Proposal], now: Mapping[int, int]) -> list[Proposal]:

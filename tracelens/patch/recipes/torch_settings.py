@@ -16,6 +16,7 @@ from tracelens.messages import say
 from tracelens.model import Declined
 from tracelens.patch.code.names import targets, walk
 from tracelens.patch.code.source import SourceFile, Splice
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name
 from tracelens.patch.loop.loops import Blocked, check_kept, condition_around
 from tracelens.patch.loop.project_trees import dotted
@@ -141,7 +142,7 @@ def _made_elsewhere(source: SourceFile, setting: _Setting) -> bool:
     place is the one to change."""
     last_parts = {".".join(name.split(".")[-2:]) for name in setting.names}
     for path, tree in source.trees.items():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if node.attr == _NEWER:
                     text = say("set {name} there", name=_NEWER)

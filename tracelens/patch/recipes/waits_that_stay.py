@@ -25,8 +25,8 @@ from tracelens.patch.recipes import called_functions, numbers_already
 from tracelens.patch.recipes.called_functions import is_certain
 
 BY_HAND = say("take that wait out first")
-OFTEN = 0.5
-"""Calls per step from which a read below `if step % k == 0` is taken for one of every batch (k is 1 by default)."""
+OFTEN = 0.25
+"""Calls per step from which a read below `if step % k == 0` costs enough to wait; k is 1 by default or not known."""
 
 
 @dataclass(frozen=True)

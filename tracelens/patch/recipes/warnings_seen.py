@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from tracelens.messages import say
 from tracelens.patch.code.names import method_of
+from tracelens.patch.effects import syntax
 from tracelens.patch.loop.sites import Site
 from tracelens.patch.proposal import RecipeRequest
 
@@ -42,7 +43,7 @@ def _seen(request: RecipeRequest) -> str:
 
 def _uses(tree: ast.Module) -> Iterator[str]:
     """What a file does with Python's module, under whatever name, that is not known to be harmless."""
-    nodes = tuple(ast.walk(tree))
+    nodes = tuple(syntax.walk(tree))
     names = dict(pair for node in nodes for pair in _imported(node))
     inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
     calls = {id(node.func): node for node in nodes if isinstance(node, ast.Call)}

@@ -1,0 +1,57 @@
+"""Stamps: times of day that are only written beside what is shown, where the time is that of the line in any case.
+
+In: an analysis, and a deed that reads a clock. Out: yes or no. What is compared, stored, kept or a part of a file's
+name is no stamp: it may decide something.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from tracelens.patch.effects.analysis import Analysis
+from tracelens.patch.effects.deeds import Deed, is_time_of_day
+from tracelens.patch.effects.names import code_of
+from tracelens.patch.effects.objects import DISK_READ, DISK_WRITE, OUTPUT, Activation, Callbacks, Module, Unit
+from tracelens.patch.effects.places import path_to
+
+_WRITES = ("write", "writelines", "writerow")
+
+
+def is_stamp(analysis: Analysis, deed: Deed) -> bool:
+    """Whether a time of day goes nowhere but to what is shown, through functions that return it, too."""
+    return is_time_of_day(deed) and _is_shown(analysis, deed.unit, deed.node, set())
+
+
+def _is_shown(analysis: Analysis, unit: Unit, node: ast.AST, seen: set[tuple[Unit, ast.AST]]) -> bool:
+    if isinstance(unit, Callbacks) or (unit, node) in seen:
+        return False
+    seen.add((unit, node))
+    summary = analysis.memory.summaries[unit]
+    path = path_to(code_of(unit), node)
+    for outer in reversed(path[:-1]):
+        if isinstance(outer, ast.Call):
+            kinds = {effect.kind for at, effect in summary.effects if at is outer}
+            if OUTPUT in kinds or (isinstance(outer.func, ast.Attribute) and outer.func.attr in _WRITES):
+                return True
+            if kinds & {DISK_READ, DISK_WRITE}:
+                return False
+        if isinstance(outer, (ast.Return, ast.Lambda)):
+            callers = analysis.callers.get(unit, ())
+            return bool(callers) and all(_is_shown(analysis, *caller, seen) for caller in callers)
+        if isinstance(outer, ast.stmt):
+            return isinstance(outer, ast.Assign) and _is_shown_by_name(analysis, unit, outer, seen)
+    return False
+
+
+def _is_shown_by_name(
+    analysis: Analysis, unit: Module | Activation, bound: ast.Assign, seen: set[tuple[Unit, ast.AST]]
+) -> bool:
+    """Whether a name of a function is used for nothing else than to be shown."""
+    (target, *others) = bound.targets
+    if others or not isinstance(target, ast.Name) or isinstance(unit, Module):
+        return False
+    parts = list(ast.walk(code_of(unit)))
+    if any(isinstance(part, (ast.Global, ast.Nonlocal)) and target.id in part.names for part in parts):
+        return False
+    names = (part for part in parts if isinstance(part, ast.Name) and part.id == target.id)
+    return all(_is_shown(analysis, unit, use, seen) for use in names if isinstance(use.ctx, ast.Load))
