@@ -196,10 +196,10 @@ ON_GPU = {
 def test_a_loader_with_items_on_the_gpu_is_not_told_to_pin_them(name: str, tmp_path: Path) -> None:
     """`cannot pin 'torch.cuda.FloatTensor'` would have been the end of the first batch."""
     body = (
-        "    from torch.utils.data import DataLoader, TensorDataset\n    data, device = None, torch.device('cuda')\n"
+        "    from torch.utils.data import DataLoader, TensorDataset\n    data = None\n"
         f"    {ON_GPU[name]}\n"
         "    for x, y in DataLoader(data, batch_size=8):\n"
-        "        y = y.to(device)  # fires\n"
+        "        y = y.to('cuda')  # fires\n"
         "        STEP\n"
     )
     _, patch = patch_for(tmp_path, body, "async-copy")
