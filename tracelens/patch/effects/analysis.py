@@ -38,6 +38,7 @@ from tracelens.patch.effects.statements import Statements
 MAX_LOOKS = 100_000
 """Functions looked at, and their statements, each again when what it reads grew; then the project is too large to be
 told."""
+_BESIDE = re.compile(r"\b(?:queue|threading|multiprocessing|concurrent|asyncio)\b")
 _AT_EXIT = re.compile(r"\batexit\b|\bexcepthook\b|\bsignal\.signal\b|\bweakref\.finalize\b|\bdef __del__\b")
 
 
@@ -66,6 +67,11 @@ class Analysis:
     def runs_at_exit(self) -> bool:
         """Whether a file that can run has code for the time when an exception or a signal has ended the training."""
         return any(_AT_EXIT.search(module.file.text) for module in self.memory.objects(Module))
+
+    @cached_property
+    def runs_beside(self) -> bool:
+        """Whether a file that can run may start something that runs beside the loop."""
+        return any(_BESIDE.search(module.file.text) for module in self.memory.objects(Module))
 
     @cached_property
     def timed_places(self) -> frozenset[ast.AST]:

@@ -128,8 +128,8 @@ class FileEffects:
         answer = judge(analysis, question, self.started or self.path)
         answer = _with(_supposed(answer) if analysis.memory.limits.coarse else answer, hidden)
         unusual = () if answer.reasons else self._unusual(analysis)
-        if unusual and answer.seen_after_exceptions is None:  # a queue may lead to a thread that shows what comes
-            answer = replace(answer, seen_after_exceptions="results")
+        if unusual and answer.seen_after_exceptions is None and analysis.runs_beside:
+            answer = replace(answer, seen_after_exceptions="results")  # a thread may show what a queue leads to
         return _with(answer, unusual)
 
     def place(self, text: str, place: Span) -> Span:

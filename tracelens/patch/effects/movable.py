@@ -283,9 +283,9 @@ class _Judge:
 
     def _is_of_the_line(self, deed: Deed) -> bool:
         """Whether a moment only stands on a line: it is that of the line."""
-        if deed.node in self.analysis.timed_places:
-            return False
-        return is_stamp(self.analysis, deed) if is_time_of_day(deed) else deed.unit is self.unit
+        if is_time_of_day(deed):
+            return is_stamp(self.analysis, deed)
+        return deed.unit is self.unit and deed.node not in self.analysis.timed_places
 
     def _of_objects(self) -> Iterator[Reason]:
         """Variables and objects that both touch, and one of them changes."""
@@ -378,9 +378,7 @@ class _Judge:
     def _of_time(self) -> Iterator[Reason]:
         """Durations that people read, and that had the wait in them; and what else a clock may be asked for."""
         for deed in self.staying:
-            if deed.effect.kind != CLOCK or follows_a_wait(self.analysis, deed):
-                continue
-            if deed.node not in self.analysis.timed_places and is_stamp(self.analysis, deed):
+            if deed.effect.kind != CLOCK or follows_a_wait(self.analysis, deed) or is_stamp(self.analysis, deed):
                 continue
             if deed.node in self.analysis.shown_places:
                 text = say("a duration that is shown or decides is measured in the loop, and the wait is a part of it")

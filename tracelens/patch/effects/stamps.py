@@ -19,7 +19,8 @@ _WRITES = ("write", "writelines", "writerow")
 
 def is_stamp(analysis: Analysis, deed: Deed) -> bool:
     """Whether a time of day goes nowhere but to what is shown, through functions that return it, too."""
-    return is_time_of_day(deed) and _is_shown(analysis, deed.unit, deed.node, set())
+    of_the_day = is_time_of_day(deed) and deed.node not in analysis.timed_places
+    return of_the_day and _is_shown(analysis, deed.unit, deed.node, set())
 
 
 def _is_shown(analysis: Analysis, unit: Unit, node: ast.AST, seen: set[tuple[Unit, ast.AST]]) -> bool:
