@@ -106,6 +106,20 @@ def test_a_time_of_day_that_may_decide_or_is_kept_is_not_proved(what: str, now: 
     assert "what the clock is read for" in patch.hunks[0].unproved
 
 
+OWN_WRITERS = {
+    "a method called write": "log.write(f'{time.strftime(\"%X\")} {loss.item()}')",
+    "a stream of its own": "print(time.strftime('%X'), loss.item(), file=log)",
+}
+
+
+@pytest.mark.parametrize("how", OWN_WRITERS)
+def test_a_class_of_the_project_may_look_at_the_time_that_it_is_handed(how: str, tmp_path: Path) -> None:
+    log = "class Log:\n    lines = []\n    def write(self, text):\n        if text.startswith('23'): raise SystemExit\n"
+    text = f"{HEAD}{log}log = Log()\nfor i, (x, y) in enumerate(loader):\n    STEP\n    {OWN_WRITERS[how]}  # fires\n"
+    patch = patch_of(tmp_path, script(text), checked=True, lossy=False)
+    assert "safe" not in [hunk.tier for hunk in patch.hunks]
+
+
 STAMPS = {
     "a text": "print(time.strftime('%X'), i)",
     "of a time that is given": "print(time.strftime('%X', time.gmtime(start)), i)",

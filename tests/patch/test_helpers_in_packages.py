@@ -36,9 +36,9 @@ FORMS = {
     "beside": ("from . import other\n", "lib/train", "from . import tracelens_runtime"),
 }
 EITHER = [
-    "try:",
+    "if __package__:",
     "    from . import tracelens_runtime",
-    "except ImportError:  # this file was not loaded as a part of a package",
+    "else:  # this file was not loaded as a part of a package",
     "    import tracelens_runtime",
 ]
 GUARD = "if __name__ == '__main__':\n    fit()\n"
@@ -222,6 +222,13 @@ def test_a_file_that_may_be_run_by_its_path_is_not_proved_to_find_them(main: str
     assert (
         "whether Python looks for modules in `tools/`, where the helpers lie, is not known" in patch.hunks[0].unproved
     )
+
+
+@pytest.mark.parametrize("name", ["tests/test_fit.py", "fit_test.py", "tests/conftest.py"])
+def test_files_of_pytest_may_be_run_by_their_paths(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(module(""))
+    assert {hunk.tier for hunk in every_place(tmp_path, tmp_path / name).hunks} == {"checked"}
 
 
 def test_files_of_several_places_share_one_beside_the_script(tmp_path: Path) -> None:

@@ -65,8 +65,9 @@ def helper_place(source: SourceFile, before: int, script: Path) -> HelperPlace |
 
 def unsure(source: SourceFile) -> str:
     """Why helpers beside a file may not be found: somebody of the project may run it by its path from another folder,
-    as `runpy.run_path` does. Empty where nothing speaks against it."""
-    if not _is_named(source, "/") and not _is_loaded(source):
+    as `runpy.run_path` does, and pytest runs its files so. Empty where nothing speaks against it."""
+    tests = source.path.stem.startswith("test_") or source.path.stem.endswith(("_test", "conftest"))
+    if not tests and not _is_named(source, "/") and not _is_loaded(source):
         return ""
     folder = source.path.parent.name
     return say("whether Python looks for modules in `{folder}/`, where the helpers lie, is not known", folder=folder)

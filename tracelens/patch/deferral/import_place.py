@@ -16,9 +16,9 @@ from tracelens.patch.deferral.helper_place import HelperPlace, modules_of
 from tracelens.patch.files.vendored import MODULE
 from tracelens.patch.loop.loops import own_nodes
 
-_EITHER = """try:
+_EITHER = """if __package__:
 {indent}from . import {module}
-except ImportError:  # this file was not loaded as a part of a package
+else:  # this file was not loaded as a part of a package
 {indent}import {module}"""
 
 

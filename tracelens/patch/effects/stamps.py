@@ -11,7 +11,16 @@ import ast
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, is_time_of_day
 from tracelens.patch.effects.names import code_of
-from tracelens.patch.effects.objects import DISK_READ, DISK_WRITE, OUTPUT, Activation, Callbacks, Module, Unit
+from tracelens.patch.effects.objects import (
+    DISK_READ,
+    DISK_WRITE,
+    OUTPUT,
+    Activation,
+    Callbacks,
+    Module,
+    Unit,
+    UnitSummary,
+)
 from tracelens.patch.effects.places import path_to
 
 _WRITES = ("write", "writelines", "writerow")
@@ -30,18 +39,25 @@ def _is_shown(analysis: Analysis, unit: Unit, node: ast.AST, seen: set[tuple[Uni
     summary = analysis.memory.summaries[unit]
     path = path_to(code_of(unit), node)
     for outer in reversed(path[:-1]):
-        if isinstance(outer, ast.Call):
-            kinds = {effect.kind for at, effect in summary.effects if at is outer}
-            if OUTPUT in kinds or (isinstance(outer.func, ast.Attribute) and outer.func.attr in _WRITES):
-                return True
-            if kinds & {DISK_READ, DISK_WRITE}:
-                return False
+        if isinstance(outer, ast.Call) and (shows := _shows(summary, outer)) is not None:
+            return shows
         if isinstance(outer, (ast.Return, ast.Lambda)):
             callers = analysis.callers.get(unit, ())
             return bool(callers) and all(_is_shown(analysis, *caller, seen) for caller in callers)
         if isinstance(outer, ast.stmt):
             return isinstance(outer, ast.Assign) and _is_shown_by_name(analysis, unit, outer, seen)
     return False
+
+
+def _shows(summary: UnitSummary, call: ast.Call) -> bool | None:
+    """Whether a call shows what it is given, or may look at it; None where it only makes something of it."""
+    if any(at is call for at, _ in summary.calls):
+        return False  # of the project
+    kinds = {effect.kind for at, effect in summary.effects if at is call}
+    written = DISK_WRITE in kinds and isinstance(call.func, ast.Attribute) and call.func.attr in _WRITES
+    if OUTPUT in kinds or written:
+        return True
+    return False if kinds & {DISK_READ, DISK_WRITE} else None
 
 
 def _is_shown_by_name(
