@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.patching import patch_of, script
+from tracelens.patch.every_place import patch_script
+from tracelens.patch.recipes import PatchOptions
 
 HEAD = "import time\nstart, limit, total = time.time(), 3600.0, 0.0\n"
 LOOP = HEAD + "for i, (x, y) in enumerate(loader):\n    STEP\n    total += loss.item()  # fires\n{body}\nprint(total)\n"
@@ -107,13 +109,15 @@ def test_a_time_of_day_that_may_decide_or_is_kept_is_not_proved(what: str, now: 
 
 
 OWN_WRITERS = {
+    "a file": "open('log.txt', 'a').write(f'{time.strftime(\"%X\")} {loss.item()}')",
+    "a text": "print(time.strftime('%X'), loss.item(), file=log)",
     "a method called write": "log.write(f'{time.strftime(\"%X\")} {loss.item()}')",
     "a stream of its own": "print(time.strftime('%X'), loss.item(), file=log)",
 }
 
 
 @pytest.mark.parametrize("how", OWN_WRITERS)
-def test_a_class_of_the_project_may_look_at_the_time_that_it_is_handed(how: str, tmp_path: Path) -> None:
+def test_a_time_that_a_file_or_a_class_of_the_project_is_handed_may_be_looked_at(how: str, tmp_path: Path) -> None:
     log = "class Log:\n    lines = []\n    def write(self, text):\n        if text.startswith('23'): raise SystemExit\n"
     text = f"{HEAD}{log}log = Log()\nfor i, (x, y) in enumerate(loader):\n    STEP\n    {OWN_WRITERS[how]}  # fires\n"
     patch = patch_of(tmp_path, script(text), checked=True, lossy=False)
@@ -159,3 +163,27 @@ def test_a_program_that_is_watched_is_a_clock(tmp_path: Path) -> None:
     for handler, tier in (("TimedRotatingFileHandler", "checked"), ("RotatingFileHandler", "safe")):
         patch = patch_of(tmp_path, script(text.replace("HANDLER", handler)), checked=True, lossy=False)
         assert [hunk.tier for hunk in patch.hunks] == [tier]
+
+
+TIMED = """
+smooth = None
+for x, y in loader:
+    torch.cuda.synchronize()
+    begun = time.time()
+    STEP
+    torch.cuda.synchronize()
+    spent = time.time() - begun
+    smooth = spent if smooth is None else 0.9 * smooth + 0.1 * spent
+    print(smooth)
+"""
+
+
+@pytest.mark.parametrize(
+    ("behind", "tier"), [("print(smooth)", "safe"), ("if smooth > 1:\n    print('slow')", "checked")]
+)
+def test_a_time_that_decides_behind_the_loop_is_not_proved_by_events(behind: str, tier: str, tmp_path: Path) -> None:
+    text = script(f"import time\n{TIMED.lstrip()}{behind}\n").replace('"cpu"', '"cuda"')
+    (tmp_path / "train.py").write_text(text)
+    patch = patch_script(tmp_path / "train.py", tmp_path, {"event-sync": 10}, PatchOptions())
+    assert tier in [hunk.tier for hunk in patch.hunks]
+    assert any("a time that it measures decides" in hunk.unproved for hunk in patch.hunks) == (tier == "checked")

@@ -127,6 +127,16 @@ PLAIN = {
         "fit(torch.ones(8, 4))",
         "checked",
     ),
+    "tensors that a loop has gathered": (
+        "kept = []\nfor part in torch.ones(4, 8, 4):\n    kept.append(model_of(part))\nx = torch.cat(kept)",
+        "DataLoader(TensorDataset(x, x), 8)",
+        "checked",
+    ),
+    "tensors without batches": (
+        "x = torch.ones(8, 4)",
+        "DataLoader(TensorDataset(x, x), batch_size=None)",
+        "checked",
+    ),
     "one that is filled": ("from data import Items", "DataLoader(data := Items(), 8)\ndata.push(1)", "checked"),
     "one that returns an object": ("from data import Items, Pair", "DataLoader(Pair(), 8)", "checked"),
     "one without batches": ("from data import Items", "DataLoader(Items(), batch_size=None)", "checked"),

@@ -132,6 +132,24 @@ WRITTEN = {
 }
 
 
+BEFORE = {
+    "through numpy": ("array = x.numpy()", "array *= 0"),
+    "through a view": ("rows = x.data", "rows[0] = 0"),
+    "as an attribute": ("model.last = x", "model.last.zero_()"),
+    "in a queue": ("kept = [x]\n        kept.append(x)", "kept[0].fill_(0)"),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_what_has_got_the_batch_before_may_write_though_its_name_is_the_copys(name: str, tmp_path: Path) -> None:
+    before, after = BEFORE[name]
+    head = LOADED.format(workers=0) + "    for x, y in loader:\n"
+    copied = "        x = x.to(device)  # fires\n"
+    patch = patch_for(tmp_path, f"{head}        {before}\n{copied}        {after}\n        STEP\n", "async-copy")[1]
+    assert "may write into the batch during the copy" in obstacles(patch)
+    assert patch_for(tmp_path, f"{head}{copied}        x.mul_(2)\n        STEP\n", "async-copy")[1].hunks
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_a_batch_that_the_host_writes_into_is_copied_while_it_waits(name: str, tmp_path: Path) -> None:
     wipe = "    def wipe(tensor, value=0):\n        tensor.fill_(value)\n"

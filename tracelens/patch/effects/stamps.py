@@ -1,7 +1,7 @@
 """Stamps: times of day that are only written beside what is shown, where the time is that of the line in any case.
 
-In: an analysis, and a deed that reads a clock. Out: yes or no. What is compared, stored, kept or a part of a file's
-name is no stamp: it may decide something.
+In: an analysis, and a deed that reads a clock. Out: yes or no. What is compared, stored, kept, written into a
+file or a part of its name is no stamp: it may decide something.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from tracelens.patch.effects.objects import (
     UnitSummary,
 )
 from tracelens.patch.effects.places import path_to
-
-_WRITES = ("write", "writelines", "writerow")
 
 
 def is_stamp(analysis: Analysis, deed: Deed) -> bool:
@@ -54,10 +52,9 @@ def _shows(summary: UnitSummary, call: ast.Call) -> bool | None:
     if any(at is call for at, _ in summary.calls):
         return False  # of the project
     kinds = {effect.kind for at, effect in summary.effects if at is call}
-    written = DISK_WRITE in kinds and isinstance(call.func, ast.Attribute) and call.func.attr in _WRITES
-    if OUTPUT in kinds or written:
-        return True
-    return False if kinds & {DISK_READ, DISK_WRITE} else None
+    if kinds & {DISK_READ, DISK_WRITE} or any(given.arg == "file" for given in call.keywords):
+        return False  # it may be read back
+    return True if OUTPUT in kinds else None
 
 
 def _is_shown_by_name(

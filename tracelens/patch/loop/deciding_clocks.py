@@ -30,6 +30,15 @@ def check(facts: LoopFacts) -> None:
         raise Blocked(told, say("the clock decides in line {line} what the loop does", line=line), _BY_HAND)
 
 
+def later(facts: LoopFacts) -> int | None:
+    """The line of the loop's function, outside of the loop, in which a time of the loop decides something; None where
+    none does."""
+    timed, inside = _timed(facts), set(walk(facts.loop))
+    tests = (node.test for node in own_nodes(facts.scope) if isinstance(node, _TESTS) and node not in inside)
+    found = (test for test in tests if any(root_key(variable) in timed for variable in variables(test)))
+    return next(map(facts.source.line, found), None)
+
+
 def _deciding(facts: LoopFacts) -> Iterator[cst.CSTNode]:
     timed = _timed(facts)
     chosen = frozenset(_chosen_times(facts))

@@ -192,10 +192,15 @@ def _is_undivided(loop: cst.For, owner: cst.BaseExpression) -> bool:
 
 def _check_not_written(names: FileNames, loop: cst.For, site: Site, owner: cst.BaseExpression) -> None:
     """The host must not write into memory that is still being copied."""
-    if host_memory.is_gone(loop, site, owner):
-        return
     whole = whole_of(loop, root_key(owner) or "")
-    memory = views(loop.body, {text_of(owner), *whole} if isinstance(owner, cst.Name) else {text_of(owner)})
+    own = {text_of(owner), *whole} if isinstance(owner, cst.Name) else {text_of(owner)}
+    memory = views(loop.body, own)
+    if host_memory.is_gone(loop, site, owner):  # but for what has got it before
+        whole, start = (), site.source.span(site.statement)[0]
+        above = (
+            node for node in own_nodes(loop.body) if node in site.source.spans and site.source.span(node)[0] < start
+        )
+        memory = frozenset().union(*(views(node, own) for node in above)) - own
     layers = "inplace=True" in text_of(site.source.module)
     for node in own_nodes(loop.body):
         method = method_of(node)

@@ -59,6 +59,11 @@ def may_be(source: SourceFile, call: cst.Call) -> bool:
     return _moves(source, frozenset(wanted) | _item_makers(source))
 
 
+def made_of(source: SourceFile, given: list[cst.BaseExpression]) -> list[cst.CSTNode]:
+    """The expressions, and what their names are assigned outside of loops, one after the other."""
+    return _made(given, _assigns(source))
+
+
 def _assigns(source: SourceFile) -> list[cst.Assign]:
     """Those of the file outside of loops."""
     found = (node for node in walk(source.module) if isinstance(node, cst.Assign))

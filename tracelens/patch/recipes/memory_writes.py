@@ -13,7 +13,9 @@ import libcst as cst
 from tracelens.patch.code.names import FileNames, dotted, method_of, targets, walk
 from tracelens.patch.effects.words import words
 
-_VIEWS = words("view reshape squeeze unsqueeze transpose permute narrow select flatten detach numpy expand chunk t")
+_VIEWS = words(
+    "view reshape squeeze unsqueeze transpose permute narrow select flatten detach numpy expand chunk t pop popleft get"
+)
 _KEEPS = words("append appendleft add insert put setdefault")
 _FIRST_ARGUMENT = words("numpy.copyto random.shuffle numpy.random.shuffle")
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 import libcst as cst
 
-from tracelens.patch.code.names import FileNames, dotted, variables, walk
+from tracelens.patch.code.names import FileNames, dotted, root_key, variables, walk
 from tracelens.patch.code.source import SourceFile
 from tracelens.patch.effects.raising import walk_without
 from tracelens.patch.effects.scopes import FUNCTIONS
+from tracelens.patch.effects.words import words
 from tracelens.patch.loop import workers
 from tracelens.patch.loop.loaders import has_hidden_arguments, keyword
 from tracelens.patch.loop.project_trees import definitions
+from tracelens.patch.recipes import items_on_gpu
 
 _PICTURES = "torchvision.datasets."
 _OWN_CONTAINERS = re.compile(
@@ -26,6 +29,7 @@ _OWN_CONTAINERS = re.compile(
     r"|\bnamedtuple\(|\bTensorDict\b|\bBatchEncoding\b|\btensorclass\b"
 )
 _NO_BATCHES = re.compile(r"\bbatch_size['\"]?\s*[:=]\s*None")
+_FILLS = words("append extend insert add appendleft")
 _DISPLAYS = (ast.Tuple, ast.List, ast.Dict)
 
 
@@ -36,13 +40,13 @@ def has_plain_items(source: SourceFile, names: FileNames, call: cst.Call) -> boo
     if none or (has_hidden_arguments(call) and _NO_BATCHES.search(source.text)):
         return False
 
-    def is_known(made: cst.Call) -> bool:
+    def is_plain(made: cst.Call) -> bool:
         full = names.qualified(made.func)
         if full in workers.TENSOR_SETS or full.startswith(_PICTURES):
-            return True
+            return _is_known(source, made)
         return _is_of_project(source, made, full.rpartition(".")[2]) and not _is_filled(source, call)
 
-    return workers.is_data_of(source, call, is_known)
+    return workers.is_data_of(source, call, is_plain)
 
 
 def _is_of_project(source: SourceFile, made: cst.Call, name: str) -> bool:
@@ -50,11 +54,29 @@ def _is_of_project(source: SourceFile, made: cst.Call, name: str) -> bool:
     found = definitions(source).get(name, ())
     if len(found) != 1 or not isinstance(found[0], ast.ClassDef) or _OWN_CONTAINERS.search(source.project_text):
         return False
+    return _is_known(source, made) and _gives_displays(source, found[0])
+
+
+def _is_known(source: SourceFile, made: cst.Call) -> bool:
+    """Whether what a data set is made of is made in the file, and not item by item in a loop, where an item may be on
+    the GPU."""
     given = {variable.value for one in made.args for variable in variables(one.value) if isinstance(variable, cst.Name)}
-    assigned = {part.value for node in walk(source.module) for part in _bound(node)}
+    nodes = list(walk(source.module))
+    assigned = {part.value for node in nodes for part in _bound(node)}
     functions = (one for one in source.ancestors(made) if isinstance(one, cst.FunctionDef))
-    handed = {part.name.value for one in functions for part in walk(one.params) if isinstance(part, cst.Param)}
-    return given <= (assigned | set(source.names.imports)) - handed and _gives_displays(source, found[0])
+    unknown = {part.name.value for one in functions for part in walk(one.params) if isinstance(part, cst.Param)}
+    filled = {name for node in nodes for name in _filled(node)}
+    parts = items_on_gpu.made_of(source, [one.value for one in made.args])
+    used = {root_key(variable) for part in parts for variable in variables(part)}
+    return given <= (assigned | set(source.names.imports)) - unknown and filled.isdisjoint(used)
+
+
+def _filled(node: cst.CSTNode) -> Iterator[str | None]:
+    """What grows by an item: `states.append(state)`, `states += [state]`."""
+    if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value in _FILLS:
+        yield root_key(node.func.value)
+    elif isinstance(node, cst.AugAssign):
+        yield root_key(node.target)
 
 
 def _bound(node: cst.CSTNode) -> list[cst.Name]:

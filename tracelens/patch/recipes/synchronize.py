@@ -14,7 +14,7 @@ from tracelens.messages import joined, say
 from tracelens.patch.code.names import FileNames, dotted, walk
 from tracelens.patch.deferral import plain_torch
 from tracelens.patch.deferral.planning import Deferral, plan
-from tracelens.patch.loop import stream_order, timing
+from tracelens.patch.loop import deciding_clocks, stream_order, timing
 from tracelens.patch.loop.facts import LoopFacts, facts_of
 from tracelens.patch.loop.loops import (
     SIDE_STREAMS,
@@ -129,9 +129,12 @@ def _proposal(request: RecipeRequest, loop: Loop, members: Found) -> Proposal:
         needs_runtime=True,
         plain=_is_plain(facts_of(request.source, loop), nodes, replaced_by, interval),
     )
-    deferral, _ = timed(facts_of(request.source, loop), ())
-    timing_doubt = deferral.unproved if deferral is not None else ""
-    for unproved in filter(None, (timing_doubt, host_memory.doubt_of_waits(request.source))):
+    facts = facts_of(request.source, loop)
+    deferral, found = timed(facts, ())
+    doubts = [deferral.unproved if deferral is not None else "", host_memory.doubt_of_waits(request.source)]
+    if found.spans and (line := deciding_clocks.later(facts)) is not None:
+        doubts.append(say("a time that it measures decides in line {line}, and may be another", line=line))
+    for unproved in filter(None, doubts):
         proposal = proposal.as_checked(unproved)
     return proposal
 
