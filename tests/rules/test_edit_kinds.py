@@ -59,6 +59,7 @@ HELPERS = {
     "batch_writes",
     "copies_to_host",
     "items_on_gpu",
+    "plain_items",
     "kept_results",
     "memory_writes",
     "named_reads",
