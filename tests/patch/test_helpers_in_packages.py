@@ -247,11 +247,12 @@ def test_the_import_stands_beside_the_one_that_shows_the_package(tmp_path: Path)
     assert lines.index("sys.path.insert(0, '.')") + 1 == lines.index("from lib import tracelens_runtime")
 
 
-def test_a_package_that_was_patched_is_judged_as_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("imports", ["from lib.base import VALUE\n", ""])
+def test_a_package_that_was_patched_is_judged_as_before(imports: str, tmp_path: Path) -> None:
     """Another loop of the module, with the helpers of the first one in the package."""
     second = LOOP.replace("fit", "again").replace("# fires", "# later")
-    path = project(tmp_path, "from lib.base import VALUE\n")
-    path.write_text(module("from lib.base import VALUE\n") + second.replace("STEP", "loss = criterion(model(x), y)"))
+    path = project(tmp_path, imports)
+    path.write_text(module(imports) + second.replace("STEP", "loss = criterion(model(x), y)"))
     alone = of_a_run(tmp_path, mark="# later")
     write(of_a_run(tmp_path))
     after = of_a_run(tmp_path, mark="# later")
