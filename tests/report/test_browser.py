@@ -69,7 +69,8 @@ def test_the_theme_button_switches_and_is_remembered(open_page: Callable[..., Op
     after = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert before != after
     page.reload()
-    page.wait_for_function("color => getComputedStyle(document.body).backgroundColor === color", arg=after)
+    same = "color => getComputedStyle(document.body).backgroundColor === color"
+    page.wait_for_function(same, arg=after, polling=50)  # not by frames, which a busy machine may draw none of
 
 
 def test_a_copy_button_copies_the_command_it_stands_beside(open_page: Callable[..., Opened]) -> None:

@@ -186,7 +186,7 @@ def test_the_wheel_scrolls_the_page_until_the_timeline_has_the_focus(open_page: 
     box, home, scrolled = page.locator("#lanes").bounding_box(), shown_range(page), page.evaluate("scrollY")
     page.mouse.move(box["x"] + 400, box["y"] + 60)
     page.mouse.wheel(0, -200)
-    page.wait_for_function("before => scrollY < before", arg=scrolled)
+    page.wait_for_function("before => scrollY < before", arg=scrolled, polling=50)
     assert shown_range(page) == home
 
 

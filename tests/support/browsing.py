@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,10 @@ def browser() -> Iterator[Any]:
         # a container has no user namespaces to build the sandbox from; the page is our own
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield chromium
+        # a loader's worker that an earlier test has left has copies of our pipes: the browser would not see their end
+        for worker in multiprocessing.active_children():
+            worker.kill()
+            worker.join()
         chromium.close()
 
 
