@@ -266,8 +266,8 @@ def test_a_notebook_that_knows_nothing_of_us_is_recorded_in_its_kernel(tmp_path:
     notebook(tmp_path / "book.ipynb", cell, "train(300)\nprint('ran')")
     done, printed = execute(tmp_path, "-m", "tracelens", "profile", "-o", "out", "--", sys.executable)
     assert printed[1] == "ran\n"  # nothing of ours in the notebook
-    # Which command is next depends on what was measured; that the closing lines name this Run does not.
-    assert re.search(r"^next: tracelens \w+ out\b.*\nreport: out/report\.html$", done.stderr, re.MULTILINE)
+    # Which command is next depends on what was measured: on a busy machine to record the notebook again.
+    assert re.search(r"^next: tracelens \w+ .*\nreport: out/report\.html$", done.stderr, re.MULTILINE)
     recorded = run.read(tmp_path / "out")
     assert recorded.complete
     (recording,) = recorded.recordings  # the kernel; not the program that started it
