@@ -13,6 +13,7 @@ from pathlib import Path
 import libcst as cst
 
 from tracelens.patch.deferral import value_types
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.facts import LoopFacts
 
@@ -53,12 +54,12 @@ def _hides(part: ast.stmt) -> bool:
     """Whether a part of a class makes a store into its object something else."""
     if isinstance(part, ast.FunctionDef):
         return part.name in _LOOKS or any(isinstance(one, ast.Attribute) for one in part.decorator_list)
-    return any(isinstance(one, ast.Call) for one in ast.walk(part))
+    return any(isinstance(one, ast.Call) for one in syntax.walk(part))
 
 
 def _classes(facts: LoopFacts, name: str) -> Iterator[tuple[Path, ast.ClassDef]]:
     for path, tree in facts.source.trees.items():
-        for node in ast.walk(tree):
+        for node in syntax.walk(tree):
             if isinstance(node, ast.ClassDef) and node.name == name:
                 yield path, node
 

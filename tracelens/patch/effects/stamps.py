@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.analysis import Analysis
 from tracelens.patch.effects.deeds import Deed, is_time_of_day
 from tracelens.patch.effects.names import code_of
@@ -64,7 +65,7 @@ def _is_shown_by_name(
     (target, *others) = bound.targets
     if others or not isinstance(target, ast.Name) or isinstance(unit, Module):
         return False
-    parts = list(ast.walk(code_of(unit)))
+    parts = list(syntax.walk(code_of(unit)))
     if any(isinstance(part, (ast.Global, ast.Nonlocal)) and target.id in part.names for part in parts):
         return False
     names = (part for part in parts if isinstance(part, ast.Name) and part.id == target.id)

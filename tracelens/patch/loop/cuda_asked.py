@@ -16,6 +16,7 @@ import libcst as cst
 
 from tracelens.messages import say
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import around, last_name, nodes_in, path_to
 from tracelens.patch.effects.project import ProjectFile
 from tracelens.patch.effects.scopes import FUNCTIONS
@@ -55,7 +56,7 @@ def doubt(source: SourceFile, call: cst.Call) -> str:
         file = source.project.file(path)
         if file is None or file.tree is None or not _WORDS.search(file.text):
             continue
-        for part in ast.walk(file.tree):
+        for part in syntax.walk(file.tree):
             if isinstance(part, (ast.expr, ast.keyword)) and (told := _notices(file, part, done)):
                 return told
     return ""
@@ -97,7 +98,7 @@ def _earlier(source: SourceFile, tree: ast.Module, node: ast.AST, callers: int) 
 
 def _calls(tree: ast.Module, name: str) -> list[ast.Call]:
     """The calls of a function of the file; none where it is used in another way, too."""
-    used = [node for node in ast.walk(tree) if last_name(node) == name]
+    used = [node for node in syntax.walk(tree) if last_name(node) == name]
     outer = [around(tree).get(node) for node in used]
     calls = [one for one, node in zip(outer, used, strict=True) if isinstance(one, ast.Call) and one.func is node]
     return calls if len(calls) == len(used) else []
@@ -115,7 +116,7 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
     """A statement with all that is in it, but for the bodies of functions."""
     yield node
     if not isinstance(node, (*FUNCTIONS, ast.Lambda)):
-        for child in ast.iter_child_nodes(node):
+        for child in syntax.children(node):
             yield from _own(child)
 
 
@@ -127,7 +128,7 @@ def _certain(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, (ast.For, ast.AsyncFor)):
         yield from _certain(node.iter)
     elif not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Try, ast.ListComp, ast.SetComp, ast.DictComp)):
-        for child in ast.iter_child_nodes(node):
+        for child in syntax.children(node):
             yield from _certain(child)
 
 

@@ -17,6 +17,7 @@ from tracelens.patch.code.names import last_name, root_key, targets, variables, 
 from tracelens.patch.loop.facts import LoopFacts
 from tracelens.patch.loop.loops import Blocked, own_nodes
 
+_TOLD_BY = CLOCKS | MOMENTS | TIMES_OF_DAY
 _TESTS = (cst.If, cst.While, cst.IfExp, cst.Assert)
 _RATES = re.compile(r"lr|learning_rate|weight_decay|momentum")
 _BY_HAND = say("count batches instead of seconds, or read the value every N batches by hand")
@@ -104,4 +105,4 @@ def _tells_time(facts: LoopFacts, node: cst.CSTNode, timed: frozenset[str] | set
 
 def _asks_clock(facts: LoopFacts, node: cst.CSTNode) -> bool:
     calls = (part for part in walk(node) if isinstance(part, cst.Call))
-    return any(facts.names.qualified(call.func) in CLOCKS | MOMENTS | TIMES_OF_DAY for call in calls)
+    return any(facts.names.qualified(call.func) in _TOLD_BY for call in calls)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import around, function_of, functions_around, last_name, path_to
 from tracelens.patch.effects.scopes import Function
 from tracelens.patch.loop.project_trees import Definition, dotted, imports
@@ -38,7 +39,7 @@ class Origins:
         """Functions, methods and classes by their names."""
         out: dict[str, tuple[tuple[ast.Module, Definition], ...]] = {}
         for tree in self.trees:
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                     out[node.name] = (*out.get(node.name, ()), (tree, node))
         return out
@@ -48,7 +49,7 @@ class Origins:
         """Targets with what they are given, by their last names."""
         out: dict[str, list[tuple[ast.Module, ast.expr, ast.expr]]] = {}
         for tree in self.trees:
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 for target, value in _bound(node):
                     out.setdefault(last_name(target), []).append((tree, target, value))
         return {name: tuple(found) for name, found in out.items()}
@@ -58,7 +59,7 @@ class Origins:
         """Names and attributes by their last names."""
         out: dict[str, list[tuple[ast.Module, ast.expr]]] = {}
         for tree in self.trees:
-            for node in ast.walk(tree):
+            for node in syntax.walk(tree):
                 if isinstance(node, (ast.Name, ast.Attribute)):
                     out.setdefault(last_name(node), []).append((tree, node))
         return {name: tuple(found) for name, found in out.items()}

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TypeGuard
 
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.words import words
 from tracelens.patch.loop.project_trees import full_name
 
@@ -33,7 +34,7 @@ def place(source: SourceFile) -> str:
         file = project.file(path) if path in near else None
         if file is None or file.tree is None or not _WORDS.search(file.text):
             continue
-        for node in ast.walk(file.tree):
+        for node in syntax.walk(file.tree):
             if _is_stream(node, file.tree):
                 return f"{file.shown}:{node.lineno}"
     return ""

@@ -1,7 +1,7 @@
 """Whether a write into a batch reaches the data set: pinning makes a copy of the batch, which such a write would miss.
 
-In: the `DataLoader(…)` call. Out: the write of a loop of the file. Only where the loader
-may hand out what the data set has: torch's own collation of single items makes new memory.
+In: the `DataLoader(…)` call. Out: the write of a loop of the file. Only where the loader may hand out what the data
+set has: torch's own collation of single items makes new memory.
 """
 
 from __future__ import annotations

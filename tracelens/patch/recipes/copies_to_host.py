@@ -16,6 +16,7 @@ from typing import Literal
 import libcst as cst
 
 from tracelens.patch.code.source import PARSED_FILES, SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.places import last_name, span_of
 from tracelens.patch.effects.scopes import nodes_of
 from tracelens.patch.loop.loops import BUILTINS
@@ -45,7 +46,7 @@ def may_be(source: SourceFile, loop: cst.For, call: cst.Call) -> bool:
 def _at(source: SourceFile, tree: ast.Module, node: cst.CSTNode) -> ast.expr | None:
     """The same expression in the tree of Python's own parser."""
     wanted = source.place(node)
-    return next((one for one in ast.walk(tree) if isinstance(one, ast.expr) and span_of(one) == wanted), None)
+    return next((one for one in syntax.walk(tree) if isinstance(one, ast.expr) and span_of(one) == wanted), None)
 
 
 @lru_cache(maxsize=PARSED_FILES)
@@ -140,7 +141,7 @@ class _Givers:
         if (isinstance(node, ast.ClassDef) or how == "loaded") and TO_GPU.search(ast.unparse(node)):
             return True
         if how == "loaded":
-            names = {last_name(one.func) for one in ast.walk(node) if isinstance(one, ast.Call)} - OF_ANYBODY
+            names = {last_name(one.func) for one in syntax.walk(node) if isinstance(one, ast.Call)} - OF_ANYBODY
             called = [one for name in names for one in self.origins.definitions.get(name, ())]
             return any(self._definition_gives(*one, how) for one in called)
         if not isinstance(node, ast.ClassDef):
@@ -167,7 +168,7 @@ class _Givers:
 def _operands(node: ast.expr) -> Iterator[ast.expr]:
     """The parts of a value that it may have: neither what it is chosen by, nor the number of an item."""
     aside = [getattr(node, name, None) for name in ("test", "slice")]
-    for child in ast.iter_child_nodes(node):
+    for child in syntax.children(node):
         if isinstance(child, ast.expr) and child not in aside:
             yield child
         elif isinstance(child, ast.comprehension):

@@ -15,6 +15,7 @@ import libcst as cst
 
 from tracelens.patch.code.names import FileNames, dotted, root_key, variables, walk
 from tracelens.patch.code.source import SourceFile
+from tracelens.patch.effects import syntax
 from tracelens.patch.effects.raising import walk_without
 from tracelens.patch.effects.scopes import FUNCTIONS
 from tracelens.patch.effects.words import words
@@ -96,7 +97,7 @@ def _gives_displays(source: SourceFile, made: ast.ClassDef) -> bool:
     classes = {
         name for name, found in definitions(source).items() if any(isinstance(one, ast.ClassDef) for one in found)
     }
-    named = {one.id for value in values if value is not None for one in ast.walk(value) if isinstance(one, ast.Name)}
+    named = {one.id for value in values if value is not None for one in syntax.walk(value) if isinstance(one, ast.Name)}
     return bool(values) and all(isinstance(value, _DISPLAYS) for value in values) and named.isdisjoint(classes)
 
 
